@@ -19,6 +19,7 @@ from demo.acts import sharing
 from fpgapool.cmd import launch
 from fpgapool.common import interrupts
 from fpgapool.sim import screen
+from fpgapool.vocabulary import scheduling
 
 PROGRAM = "fpgapool-demo"
 ACTS = ("1", "2", "3", "all")
@@ -190,7 +191,8 @@ def _add_encryption_options(group: argparse._ArgumentGroup) -> None:
         "--strategy",
         default="wra",
         metavar="NAME",
-        help="the scheduler's strategy; default wra",
+        help="the scheduler's strategy; default wra; "
+        f"{scheduling.FITTING_SIZES}",
     )
 
 

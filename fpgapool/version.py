@@ -8,11 +8,8 @@ from importlib import metadata
 
 @functools.cache
 def version_string() -> str:
-    """Return the version of the installed fpgapool.
+    """Return the version of the installed fpgapool, such as ``1.2.0``.
 
-    Read from the installation's metadata, at the first call only: reading it
-    costs milliseconds, which a short-lived command need not spend.
-
-    :returns: for example ``1.2.0``.
+    It is read at the first call only, because reading it takes milliseconds.
     """
     return metadata.version("fpgapool")

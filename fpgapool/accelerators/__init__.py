@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Software cores: what a programmed slot computes, but on the CPU."""
+"""Software cores, which compute on the CPU what programmed slots compute."""

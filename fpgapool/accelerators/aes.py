@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""AES in counter mode, stateless, and in cipher block chaining mode."""
+"""AES in counter mode (stateless) and in CBC mode (stateful)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _TEST_PADDED = bytes.fromhex(
 class AesCore(base.Core):
     """Encrypts or decrypts with AES-CTR, stateless.
 
-    The counter block for input block n is ``iv + n`` modulo 2**128, so a piece
-    can be processed alone if its offset is known.
+    The counter block for input block n is ``iv + n`` modulo 2**128, so any
+    piece can be processed if its offset is known.
 
     :param params: ``key``: 16, 24 or 32 bytes in hexadecimal; ``iv``: the
         first counter block, 16 bytes in hexadecimal.
@@ -130,7 +130,7 @@ class AesCbcCore(base.Core):
         self._context = (
             cipher.decryptor() if self._decrypts else cipher.encryptor()
         )
-        # The last block of ciphertext, with which the next one is chained.
+        # The last block of ciphertext, to which the next one is chained.
         self._newest = block
 
     @property

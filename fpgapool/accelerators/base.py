@@ -2,8 +2,8 @@
 
 """Accelerators: their profiles and software cores.
 
-Workers and clients import this module when they start. To start fast, it
-imports only the standard library until a profile is read.
+Workers and clients import this module when they start. To keep that fast, it
+imports no third-party packages until a profile is read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class InvalidParams(AcceleratorError, ValueError):
 class InvalidInput(AcceleratorError, ValueError):
     """The accelerator does not accept a session's data.
 
-    The message goes to the client and to logs: it never quotes the data.
+    The message goes to the client and to logs, so it never quotes the data.
     """
 
     def __init__(self, message: str) -> None:
@@ -70,7 +70,7 @@ class InvalidArgument(InvalidInput):
 
 
 class KnownAnswer(typing.NamedTuple):
-    """An input and the output that it must have with these parameters.
+    """An input and the output that it must produce with these parameters.
 
     :ivar arguments: the arguments' data; the first is argument 1.
     """
@@ -87,8 +87,7 @@ class Core(abc.ABC):
     :raises InvalidParams: if the accelerator does not accept the parameters.
     """
 
-    #: Used for self-tests of slots. If there are none, a slot passes as soon
-    #: as it has been programmed.
+    #: For self-tests of slots; without any, a programmed slot passes.
     known_answers: typing.ClassVar[tuple[KnownAnswer, ...]] = ()
 
     #: Typical parameters, for measuring rates; None: those of the first known
@@ -111,7 +110,7 @@ class Core(abc.ABC):
         """The length of every piece but the last is a multiple of this.
 
         Override it if the value depends on the parameters; it must not change
-        during a session. None means the value in the profile.
+        during a session. None: the profile's value applies.
         """
         return None
 
@@ -121,7 +120,7 @@ class Core(abc.ABC):
 
         Such a core returns exactly as many bytes as it receives, and none from
         :meth:`finish`. The same view may be passed as input and output, which
-        saves memory traffic. Must not change during a session.
+        saves memory traffic. The value must not change during a session.
         """
         return False
 
@@ -139,11 +138,11 @@ class Core(abc.ABC):
     def set_argument(self, number: int, data: memoryview) -> None:
         """Set data that is the same for all pieces, such as a model.
 
-        Called before the first piece, once for each argument that the client
+        It is called before the first piece for each argument that the client
         sends, in any order; a second call with the same number replaces the
-        data. After a move to another slot the arguments are set again, before
-        :meth:`restore`, because a snapshot does not include them. They are not
-        part of the input or its checksum.
+        data. After a move to another slot, the arguments are set again before
+        :meth:`restore`, as snapshots do not include them. They are not part of
+        the input or its checksum.
 
         :param number: number of the argument, from 1; each accelerator defines
             what its arguments mean.
@@ -159,25 +158,22 @@ class Core(abc.ABC):
     ) -> int:
         """Process the next piece of the input.
 
-        May take as long as it needs. Repeatable only if the accelerator is
-        stateless; the output then depends only on the piece and its offset.
+        It may take as long as it needs. Only a stateless accelerator's calls
+        can be repeated: their output depends only on the piece and its offset.
 
         :param chunk_out: writable and at least
-            ``max_output_bytes(len(chunk_in))`` long. Never overlaps
-            ``chunk_in``, but is ``chunk_in`` itself for some calls of a core
-            that works :attr:`in_place`.
+            ``max_output_bytes(len(chunk_in))`` long; ``chunk_in`` itself in
+            some calls of a core that works :attr:`in_place`, and otherwise not
+            overlapping it.
         :param offset_bytes: position of the piece in the session's input.
         :returns: number of bytes written to the start of ``chunk_out``.
         :raises InvalidInput: if the piece cannot be processed; the session
-            ends. :class:`InvalidArgument` if an argument is missing.
+            ends. It is an :class:`InvalidArgument` if an argument is missing.
         """
 
     @property
     def max_started(self) -> int:
-        """How many started pieces may be uncollected; see :meth:`start`.
-
-        1 if the core computes only during calls.
-        """
+        """How many started pieces may be uncollected; see :meth:`start`."""
         return 1
 
     def start(
@@ -208,7 +204,7 @@ class Core(abc.ABC):
         return 0
 
     def max_output_bytes(self, input_bytes: int) -> int:
-        """Return how much room for output a call needs.
+        """Return how much room a call needs for its output.
 
         :param input_bytes: length of the piece for :meth:`process`, 0 for
             :meth:`finish`.
@@ -222,9 +218,7 @@ class Core(abc.ABC):
         return False
 
     def snapshot(self) -> bytes:
-        """Return the state on which the next piece depends.
-
-        Called between two pieces.
+        """Return the state on which the next piece depends, between pieces.
 
         :returns: at most ``frames.MAX_CHECKPOINT_BYTES``. The session's client
             stores it, and could tamper with it.
@@ -234,7 +228,7 @@ class Core(abc.ABC):
     def restore(self, snapshot: bytes, offset_bytes: int) -> None:
         """Continue where another core with the same parameters stopped.
 
-        :param snapshot: the other core's, received from an untrusted client.
+        :param snapshot: the other core's snapshot, from an untrusted client.
         :param offset_bytes: position of the next piece in the session's input;
             greater than 0.
         :raises InvalidInput: if it is not a valid snapshot; the session ends.
@@ -244,8 +238,7 @@ class Core(abc.ABC):
     def cancel(self) -> None:
         """Make a running call return early; may be called from any thread.
 
-        The core is not used again. A core whose calls are short need not
-        override this.
+        The core is not used afterwards. Override this if calls may take long.
         """
         return
 
@@ -264,10 +257,10 @@ class Profile:
         ``fpgapool.accelerators``, or ``module:Class``.
     :ivar chunk_multiple_bytes: the length of every piece of input but the
         last must be a multiple of this, unless the core sets its own value.
-    :ivar checkpoint: whether the core has snapshots, so that a stateful
-        session can continue in another slot when the pool reclaims its slot.
-    :ivar platforms: rates and powers for slot shapes on which they differ;
-        see :mod:`fpgapool.vocabulary.platforms`.
+    :ivar checkpoint: whether the core has snapshots, so that stateful sessions
+        can continue in another slot when the pool reclaims theirs.
+    :ivar platforms: rates and powers for slot shapes in which they differ; see
+        :mod:`fpgapool.vocabulary.platforms`.
     """
 
     name: str
@@ -422,7 +415,7 @@ def _profile_path(name: str) -> pathlib.Path | None:
 
 
 def _profile_directories() -> tuple[str, ...]:
-    """Return the operator's directory, which takes precedence, and our own."""
+    """Return the operator's directory, which takes precedence, and ours."""
     own = os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY
     return own, str(_PROFILE_DIRECTORY)
 
@@ -439,8 +432,8 @@ def load_core(name: str) -> type[Core]:
     :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, listing the known names,
         or ``CORE_UNAVAILABLE`` if it cannot be imported.
     """
-    # Imported late: this import and scanning the installed packages are slow.
-    # Cores that were found are cached; missing ones are looked up again.
+    # Imported here: this import and the scan of the installed packages are
+    # slow. Found cores are cached; missing ones are looked up again.
     import importlib.metadata
 
     group = importlib.metadata.entry_points(group=CORE_NAMESPACE)
@@ -457,7 +450,8 @@ def load_core(name: str) -> type[Core]:
         core = found[name].load()
     except (ImportError, AttributeError) as exc:
         raise AcceleratorError(
-            codes.CORE_UNAVAILABLE, f"software core {name!r}: {exc}"
+            codes.CORE_UNAVAILABLE,
+            f"cannot load software core {name!r}: {exc}",
         ) from exc
     if not (isinstance(core, type) and issubclass(core, Core)):
         raise AcceleratorError(
@@ -478,8 +472,8 @@ def set_arguments(
 def require_whole(length_bytes: int, unit_bytes: int, unit: str) -> None:
     """Reject a piece of input that ends within a unit.
 
-    All pieces but the last are multiples of ``chunk_multiple_bytes``, so cores
-    use this to reject input of the wrong size.
+    Cores use this to reject input of the wrong size, because only the last
+    piece need not be a multiple of ``chunk_multiple_bytes``.
 
     :raises InvalidInput: if the piece is not a multiple of the unit.
     """

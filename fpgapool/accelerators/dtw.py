@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Dynamic time warping: the distance of two series."""
+"""Dynamic time warping: the distance between two series."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typing
 
 import numpy
 
-# Import the compiled part explicitly: if it is missing, the library falls back
-# to loops in Python, which are thousands of times slower.
+# Import the compiled part explicitly: without it, the library would use loops
+# in Python, which are thousands of times slower.
 from dtaidistance import dtw_cc
 
 from fpgapool.accelerators import base

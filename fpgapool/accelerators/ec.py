@@ -166,8 +166,8 @@ class EcCore(base.Core):
             ):
                 return data_bytes, checksum
         raise base.InvalidInput(
-            f"input offset {offset_bytes} has no record that fits 'k', 'm' "
-            "and 'stripe_bytes'"
+            f"there is no record at input offset {offset_bytes} that matches "
+            "'k', 'm' and 'stripe_bytes'"
         )
 
     def max_output_bytes(self, input_bytes: int) -> int:
@@ -186,9 +186,9 @@ class EcCore(base.Core):
 class _Code:
     """The library's code, without the library's fragment headers.
 
-    Those take 80 bytes in each fragment, and the library trusts their
-    contents. They depend only on the length of the data, so trusted ones are
-    generated here and prepended to incoming fragments.
+    The headers take 80 bytes per fragment, and the library trusts them. They
+    depend only on the length of the data, so they are generated here and
+    prepended to incoming fragments.
     """
 
     def __init__(self, k: int, m: int) -> None:

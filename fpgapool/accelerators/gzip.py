@@ -10,7 +10,7 @@ import zlib
 from fpgapool.accelerators import base
 from fpgapool.accelerators import parameters
 
-#: This much input is compressed independently, into one member of the file.
+#: Length of the input that is compressed into one member of the file.
 MEMBER_BYTES = 1 << 20
 
 # Makes the library write a gzip header and trailer.
@@ -28,8 +28,8 @@ def _member(data: memoryview | bytes, level: int) -> bytes:
 class GzipCore(base.Core):
     """Compresses each MiB of the input into a member, stateless.
 
-    Together, the members are a file that ``gzip -d`` reads. Empty input gives
-    one empty member.
+    Together, the members form a file that ``gzip -d`` can read. Empty input
+    results in one empty member.
 
     :param params: ``level``: from 1, the fastest, to 9, the smallest output;
         6 by default.

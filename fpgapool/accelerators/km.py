@@ -16,7 +16,7 @@ _CENTRES = 8
 
 
 def _known() -> tuple[bytes, bytes, tuple[bytes, ...]]:
-    """Return a record near each centre, their result, and the centres."""
+    """Return a record near each centre, the result, and the centres."""
     centres = numpy.repeat(10 * numpy.arange(_CENTRES), _FEATURES)
     beside = centres.reshape(_CENTRES, _FEATURES) + 1
     of_centres = numpy.column_stack([beside, numpy.ones(_CENTRES)])
@@ -32,12 +32,12 @@ class KmCore(records.BlockCore):
     """Returns, for each block, the sums of each centre's records; stateless.
 
     A record consists of its features, in single precision. It belongs to the
-    nearest centre; of equally near ones, to the first. A result has for each
-    centre the sum of its records and their count. Last comes the inertia: the
-    sum of the squared distances between all records of the block and their
-    centres. All numbers are double precision.
+    nearest centre; of equally near ones, to the first. A result contains, for
+    each centre, the sum of its records and their count, and at the end the
+    inertia: the sum of the squared distances between all records of the block
+    and their centres. All its numbers are double precision.
 
-    :param params: ``features`` and ``centres``: how many there are;
+    :param params: ``features`` and ``centres``: their numbers;
         ``block_records``: 256 by default. Argument 1 contains the centres.
     """
 
@@ -69,7 +69,7 @@ class KmCore(records.BlockCore):
         matrix: records.Matrix,
         result: records.Matrix,
     ) -> None:
-        # The squared distances less the record's square, which is the same
+        # The squared distances minus the record's square, which is the same
         # for all centres.
         distances = batch @ (-2 * matrix.T)
         distances += (matrix * matrix).sum(axis=1)

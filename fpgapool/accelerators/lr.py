@@ -30,7 +30,7 @@ def _known() -> tuple[bytes, bytes, tuple[bytes, ...]]:
 
 
 class LrCore(records.BlockCore):
-    """Returns gradient and loss for each block of records, stateless.
+    """Returns the gradient and loss for each block of records, stateless.
 
     A record consists of its label and its features, in single precision. With
     one row of weights, the label is 0 or 1, and the weights give the log-odds
@@ -40,7 +40,7 @@ class LrCore(records.BlockCore):
     consists of the gradient, shaped like the weights, and the loss, both in
     double precision.
 
-    :param params: ``features``: how many there are; ``labels``: rows of
+    :param params: ``features``: features in a record; ``labels``: rows of
         weights, 1 by default; ``block_records``: 256 by default. Argument 1
         contains the weights.
     """

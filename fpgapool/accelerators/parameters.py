@@ -2,8 +2,8 @@
 
 """Checks of a session's parameters, for software cores.
 
-The messages name the parameter and the allowed values, but never the given
-value, which may be a key.
+Messages name the parameter and the allowed values, but never the given value,
+which may be a key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def checked(
     defaults: Params | None = None,
     optional: collections.abc.Collection[str] = (),
 ) -> dict[str, object]:
-    """Check the names of parameters, and fill in the defaults.
+    """Check the names of parameters and fill in the defaults.
 
     :raises InvalidParams: if a parameter is missing or unknown.
     """
@@ -51,38 +51,26 @@ def shaped(shape: shapes.Shape[_T], value: object, name: str) -> _T:
 
 
 def integer(params: Params, name: str, lowest: int, highest: int) -> int:
-    """Read an integer.
-
-    :raises InvalidParams: if it is not an integer from lowest to highest.
-    """
+    """Read an integer or raise InvalidParams."""
     return shaped(shapes.integer(lowest, highest), params.get(name), name)
 
 
 def choice(
     params: Params, name: str, choices: collections.abc.Sequence[str]
 ) -> str:
-    """Read one of several words.
-
-    :raises InvalidParams: if it is not one of them.
-    """
+    """Read one of several words or raise InvalidParams."""
     return shaped(shapes.one_of(choices), params.get(name), name)
 
 
 def flag(params: Params, name: str) -> bool:
-    """Read a Boolean.
-
-    :raises InvalidParams: if it is not a Boolean.
-    """
+    """Read a Boolean or raise InvalidParams."""
     return shaped(shapes.flag, params.get(name), name)
 
 
 def hex_bytes(
     params: Params, name: str, lengths_bytes: collections.abc.Sequence[int]
 ) -> bytes:
-    """Read bytes in hexadecimal.
-
-    :raises InvalidParams: if it is not hexadecimal or has another length.
-    """
+    """Read hexadecimal bytes of one of the lengths, or raise InvalidParams."""
     value = shaped(_HEX, params.get(name), name)
     if len(value) not in [2 * length_bytes for length_bytes in lengths_bytes]:
         lengths = " or ".join(str(length) for length in lengths_bytes)

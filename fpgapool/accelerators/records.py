@@ -2,8 +2,8 @@
 
 """Records of numbers in blocks, with one result for each block.
 
-A learning step is a sum over all records. So each block of records is computed
-independently, and the client program adds up the results.
+A learning step is a sum over all records, so each block of records is computed
+independently, and the client's program adds up the results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_BLOCK_BYTES = 1 << 22
 #: Maximum bytes of result per byte of a block; limits the output of a piece.
 MAX_RESULT_RATIO = 4
 
-# Numbers in a matrix that is computed at once: a few megabytes.
+# Maximum numbers in a matrix that is computed at once: a few megabytes.
 _BATCH_NUMBERS = 1 << 18
 
 Matrix: typing.TypeAlias = numpy.typing.NDArray[numpy.float64]
@@ -52,9 +52,9 @@ class BlockCore(base.Core):
     rows_name: typing.ClassVar[str]
     #: Default of that parameter; None: it is required.
     default_rows: typing.ClassVar[int | None] = None
-    #: What error messages call the matrix.
+    #: Name of the matrix in error messages.
     matrix_name: typing.ClassVar[str]
-    #: Numbers of a record before its features.
+    #: How many numbers precede the features in a record.
     labels_of_record: typing.ClassVar[int] = 0
 
     rounding = ("<f8", 1e-12)
@@ -114,7 +114,7 @@ class BlockCore(base.Core):
 
     @abc.abstractmethod
     def add(self, batch: Matrix, matrix: Matrix, result: Matrix) -> None:
-        """Add the contribution of some of a block's records.
+        """Add the contribution of some of a block's records to its result.
 
         :param result: the block's result, initially zeros.
         :raises InvalidInput: if a record is invalid.

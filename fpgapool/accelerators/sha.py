@@ -14,7 +14,7 @@ ALGORITHMS = ("sha1", "sha256")
 
 
 class ShaCore(base.Core):
-    """Returns the digest of the whole input at its end, stateful.
+    """Returns the digest of the whole input after its end, stateful.
 
     :param params: ``algorithm``, ``sha256`` (the default) or ``sha1``.
     """

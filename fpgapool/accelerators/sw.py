@@ -30,7 +30,7 @@ MAX_CELLS = 1 << 27
 _BATCH_CELLS = 1 << 16
 # The cost of a gap of one symbol.
 _FIRST_GAP = GAP_OPEN + GAP_EXTEND
-# Lower scores fit into 16 bits.
+# Scores below this fit in 16 bits.
 _INT16 = 1 << 14
 
 _Symbols: typing.TypeAlias = numpy.typing.NDArray[numpy.uint8]
@@ -112,7 +112,7 @@ class SwCore(base.Core):
         pairs: _Symbols,
         results: numpy.typing.NDArray[numpy.int32],
     ) -> None:
-        """Fill in the tables of some pairs, all at once.
+        """Fill in the tables of several pairs at once.
 
         A table has a row for each symbol of the query, and a column for each
         symbol of the target. The cells of an antidiagonal do not depend on
@@ -127,7 +127,7 @@ class SwCore(base.Core):
         kind = numpy.int16 if min(rows, columns) < _INT16 else numpy.int32
         # The arrays have an extra first row for the cells above the table.
         shape = (rows + 1, len(pairs))
-        # The current antidiagonal and the two before it.
+        # The current antidiagonal and the two previous ones.
         scores, last, older = numpy.zeros((3, *shape), kind)
         # Best scores of alignments that end in a gap: in the target, for this
         # antidiagonal and the previous one; and in the query.

@@ -9,22 +9,22 @@
 ``loop``
     The thread that owns all changing state.
 ``sender``, ``lanes``, ``reports``
-    Messages to the conductor, which other threads send.
+    Messages to the conductor, sent by separate threads.
 ``settings``, ``metrics``
-    The settings and the metrics of all parts.
+    The settings and metrics of all parts.
 ``door``
     The front door: sockets for the programs on this host.
 ``slots``
-    The slot table; pure.
+    The slot table; does no I/O.
 ``supervision``
     Keeps workers and desks alive, and communicates with them.
 ``bitstreams``
-    Bitstreams' files on this host, and which of them are trusted.
+    The bitstream files on this host, and which of them are trusted.
 ``host``
     Boards, energy and the network device.
 ``child``, ``worker``, ``groupdesk``
-    The code that runs in the processes; it imports nothing else of the agent.
+    The code of these processes; it imports no other part of the agent.
 
-The conductor decides, and an agent obeys the leader with the highest epoch. It
-never reads the database, and session data never passes through it.
+The conductor decides; an agent obeys the leader with the highest epoch. An
+agent never accesses the database and never sees session data.
 """

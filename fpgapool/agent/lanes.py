@@ -14,14 +14,14 @@ T = typing.TypeVar("T")
 class Lanes(typing.Generic[T]):
     """A bounded queue whose lanes take turns, so that none blocks another.
 
-    Each lane is first in, first out. If there is no room, the last item of the
-    longest lane is dropped. Not thread-safe.
+    Each lane is first in, first out. When the queue is full, the last item of
+    the longest lane is dropped. Not thread-safe.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._count = 0
-        # The lanes that are not empty, in the order of their turns.
+        # The non-empty lanes, in the order of their turns.
         self._lanes: collections.OrderedDict[
             Hashable, collections.OrderedDict[Hashable, T]
         ] = collections.OrderedDict()
@@ -32,9 +32,10 @@ class Lanes(typing.Generic[T]):
     def put(self, lane: Hashable, key: Hashable, value: T) -> T | None:
         """Add an item.
 
-        :param key: the item's key; it replaces an item with the same key in
-            this lane, at that item's position.
-        :returns: the item that was dropped for lack of room, or None.
+        :param key: the item's key. An item with the same key in this lane is
+            replaced and keeps its position.
+        :returns: the item that was dropped because the queue was full, or
+            None.
         """
         waiting = self._lanes.get(lane)
         if waiting is None:
@@ -56,7 +57,6 @@ class Lanes(typing.Generic[T]):
         return self._take(lane, last=False)
 
     def clear(self) -> None:
-        """Remove all items."""
         self._lanes.clear()
         self._count = 0
 

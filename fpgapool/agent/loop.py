@@ -31,14 +31,14 @@ WRITE = selectors.EVENT_WRITE
 
 Callback = Callable[[], None]
 
-#: Maximum number of calls in a turn, before the sockets are polled again, so
-#: that a flood of RPC messages does not block clients.
+#: Maximum number of calls per turn. Each turn polls the sockets, so a flood of
+#: RPC messages does not block clients.
 MAX_CALLS_PER_TURN = 1000
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Timer:
-    """A callback that is due later; it can be cancelled."""
+    """A callback scheduled for later; it can be cancelled."""
 
     due_s: float
     callback: Callback | None
@@ -49,7 +49,7 @@ class Timer:
 
 
 class Loop:
-    """A selector, timers and a queue of calls, which one thread serves."""
+    """A selector, timers and a queue of calls, served by one thread."""
 
     def __init__(self, name: str) -> None:
         #: The monotonic clock in seconds.
@@ -82,9 +82,7 @@ class Loop:
             self._thread.join(timeout_s)
 
     def call(self, callback: Callback) -> None:
-        """Run ``callback`` soon in the loop's thread; any thread may call
-        this.
-        """
+        """Run ``callback`` in the loop's thread; any thread may call this."""
         self._calls.append(callback)
         with self._wake_lock:
             if self._wake_pending:
@@ -99,9 +97,9 @@ class Loop:
     def run_and_wait(
         self, callback: Callable[[], object], timeout_s: float
     ) -> None:
-        """Run ``callback`` in the loop's thread and wait until it ends.
+        """Run ``callback`` in the loop's thread and wait for it.
 
-        :param callback: the callback; if it raises, this raises the exception.
+        :raises: the callback's exception, or TimeoutError.
         """
         done = threading.Event()
         failures: list[BaseException] = []
@@ -123,19 +121,19 @@ class Loop:
             raise failures[0]
 
     def call_in_turn(self, callback: Callback) -> None:
-        """Run ``callback`` after everything else; only in the loop's own
+        """Run ``callback`` after everything else; call this in the loop's
         thread.
 
-        The loop serves its sockets, timers and calls before each of these
-        callbacks, so that these delay only each other.
+        Sockets, timers and calls are served before each of these callbacks, so
+        these delay only each other.
 
-        :param callback: a small piece of work, which requeues itself if more
-            work remains.
+        :param callback: does a small piece of work, and requeues itself if
+            more work remains.
         """
         self._turns.append(callback)
 
     def call_later(self, delay_s: float, callback: Callback) -> Timer:
-        """Run ``callback`` once, later; only in the loop's own thread."""
+        """Run ``callback`` once, later; call this in the loop's thread."""
         timer = Timer(self.now() + max(0.0, delay_s), callback)
         heapq.heappush(self._timers, (timer.due_s, next(self._order), timer))
         return timer
@@ -148,7 +146,7 @@ class Loop:
     ) -> None:
         """Call ``callback(events)`` whenever ``fileobj`` is ready.
 
-        :param events: READ, WRITE or both; a further call replaces them.
+        :param events: READ, WRITE or both; a later call replaces them.
         """
         known = self._watched.get(fileobj)
         self._watched[fileobj] = events, callback
@@ -213,7 +211,7 @@ class Loop:
 
     @staticmethod
     def _guarded(callback: Callback) -> None:
-        """Run a callback; its failure must not affect others."""
+        """Run a callback, so that its failure does not affect others."""
         try:
             callback()
         except Exception:

@@ -24,8 +24,8 @@ from fpgapool.vocabulary import shapes
 LOG = logging.getLogger(__name__)
 
 Primitive: typing.TypeAlias = Mapping[str, typing.Any]
-#: Takes a name of the command for the log, the function that executes it, the
-#: epoch of the leader that sent it, and the function's further arguments.
+#: Takes the command's name for the log, the function that executes it, the
+#: epoch of the leader that sent it, and the function's other arguments.
 #: Returns immediately.
 Command: typing.TypeAlias = Callable[..., None]
 # The agent refuses epochs lower than the highest one it has seen, so an
@@ -91,7 +91,6 @@ class AgentManager(rpc.Endpoint):
     def assign(
         self, ctxt: object, leader_epoch: int, request: Primitive
     ) -> None:
-        """Prepare a slot for a session."""
         self._assign(
             leader_epoch, objects.AssignRequest.from_primitive(request)
         )
@@ -109,7 +108,8 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         epoch = _EPOCH(leader_epoch, "leader_epoch")
         generation = _GENERATION(request.generation, "generation")
-        # Too high a generation would make the slot refuse all real ones.
+        # With a generation that is too high, a slot would refuse all valid
+        # ones.
         if not agent_api.can_be_of(generation, epoch):
             raise ValueError(
                 f"no leader can have issued generation {generation} yet"
@@ -117,7 +117,7 @@ class AgentManager(rpc.Endpoint):
         if request.group_id:
             _check_group_id(request.group_id)
             if request.session_id != request.group_id:
-                raise ValueError("session_id must equal group_id for a member")
+                raise ValueError("a member's session_id must be its group_id")
         self._command(
             f"assign of {request.device}.{request.slot}, "
             f"generation {generation}",
@@ -151,7 +151,6 @@ class AgentManager(rpc.Endpoint):
     def keep_group(
         self, ctxt: object, leader_epoch: int, order: Primitive
     ) -> None:
-        """Pass an order to a group's desk."""
         wanted = objects.GroupOrder.from_primitive(order)
         _check_group_id(wanted.group_id)
         self._command(
@@ -172,7 +171,7 @@ class AgentManager(rpc.Endpoint):
     ) -> None:
         """Create a new secret for a session that is READY."""
         self._command(
-            f"new secret of {device}.{slot}, generation {generation}",
+            f"new secret for {device}.{slot}, generation {generation}",
             table.SlotTable.reissue_secret,
             _EPOCH(leader_epoch, "leader_epoch"),
             (str(device), int(slot)),
@@ -183,7 +182,6 @@ class AgentManager(rpc.Endpoint):
     def session_changed(
         self, ctxt: object, leader_epoch: int, views: Iterable[Primitive]
     ) -> None:
-        """Pass changed sessions to the front door."""
         found = [*map(objects.SessionView.from_primitive, views)]
 
         def change(

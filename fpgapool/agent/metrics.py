@@ -22,12 +22,12 @@ from fpgapool.vocabulary import states
 _BLOCKS = ("hits", "misses", "evicted")
 
 
-#: Whether the other metrics are known.
+#: Shows whether the other metrics are available.
 ALWAYS = metrics.table(
     """
 gauge fpgapool_agent_state_known{host} = known
-    1 if the agent answered this scrape in time; if not, the metrics of slots
-    and devices are absent.
+    1 if the agent answered this scrape in time; otherwise 0, and the metrics
+    of slots and devices are absent.
 """
 )
 #: Metrics of :class:`Counts`.
@@ -38,7 +38,8 @@ counter fpgapool_agent_input_bytes_total{host,device} = input_bytes
 counter fpgapool_agent_output_bytes_total{host,device} = output_bytes
     Bytes that sessions have received through a device's DMA.
 counter fpgapool_agent_block_hits_total{host,device} = blocks.hits
-    Blocks that programs referred to and that the slot's worker had cached.
+    Blocks that programs referred to and that the slot's worker had in its
+    cache.
 counter fpgapool_agent_block_misses_total{host,device} = blocks.misses
     Blocks that programs had to send because they were not cached.
 counter fpgapool_agent_block_evictions_total{host,device} = blocks.evicted
@@ -48,8 +49,8 @@ gauge fpgapool_agent_block_kept_bytes{host,device} = kept_bytes
 counter fpgapool_agent_programmings_total{host,device} = programmings
     Times that a slot was prepared by programming it.
 counter fpgapool_agent_reuses_total{host,device} = reuses
-    Times that a slot was prepared without programming, because it already had
-    the accelerator.
+    Times that a slot was prepared without programming, because it already
+    contained the accelerator.
 counter fpgapool_agent_programming_failures_total{host,device,code} = failures
     Times that preparing a slot failed, by code. PROGRAM_FAILED means that the
     board could not be programmed.
@@ -58,8 +59,8 @@ histogram fpgapool_agent_prepare_seconds{host} = prepare_s
 counter fpgapool_agent_results_total{host,state,code} = results
     Sessions that have ended in slots of this host, by state and code.
 histogram fpgapool_agent_rpc_seconds{host,method} = rpc.durations
-    Time until the broker had accepted a message to the conductor or, for a
-    call, until the conductor had answered.
+    Time until the broker accepted a message to the conductor or, for a call,
+    until the conductor answered.
 counter fpgapool_agent_rpc_failures_total{host,method} = rpc.failures
     Messages to the conductor that the broker did not accept, and calls that
     were not answered.
@@ -84,10 +85,11 @@ counter fpgapool_agent_casts_dropped_total{host} = dropped
 counter fpgapool_agent_workers_started_total{host,device} = workers.started
     Worker processes that the agent has started.
 counter fpgapool_agent_workers_ended_total{host,device,how} = workers.ended
-    Worker processes that have ended: left so that a new one takes their place,
-    killed by the agent, or died.
+    Worker processes that have ended: left to be replaced by a new one, killed
+    by the agent, or died.
 counter fpgapool_agent_orders_refused_total{host,reason} = table.refusals
-    Conductors' orders that the agent refused, by the part that was invalid.
+    Orders from conductors that the agent refused, by the part that was
+    invalid.
 """
 )
 #: Metrics of the bitstream cache.
@@ -115,7 +117,7 @@ DEVICES = metrics.table(
 gauge fpgapool_agent_slots{host,device,state} = states
     Slots of a device, by state.
 gauge fpgapool_agent_device_healthy{host,device} = healthy
-    1 if the driver reports that a device is healthy.
+    1 if the driver reports that a device is healthy, otherwise 0.
 gauge fpgapool_agent_dma_limit_bytes_per_second{host,device} = dma_bytes_per_s
     Maximum rate of a device's DMA in each direction.
 """
@@ -150,7 +152,7 @@ DEFINITIONS = (
 
 @dataclasses.dataclass(slots=True)
 class _Slot:
-    """The known state of a slot, for detecting changes.
+    """A slot's last known state, to detect changes.
 
     :ivar result_of: generation of the last counted result.
     """
@@ -168,11 +170,12 @@ class _Slot:
 
 
 class Counts:
-    """Counts of events in a host's slots; only the loop's thread counts.
+    """Counts of events in a host's slots; only the loop's thread updates it.
 
-    A worker's events that an earlier agent counted are not counted again.
+    Events that an earlier agent has counted are not counted again.
 
-    :ivar rpc: timings of messages to the conductor; any thread may add some.
+    :ivar rpc: timings of messages to the conductor; any thread may add to
+        them.
     """
 
     def __init__(self) -> None:
@@ -192,7 +195,6 @@ class Counts:
     def count_status(
         self, key: orders.Key, status: slots.WorkerStatus
     ) -> None:
-        """Count the changes in a worker's status."""
         slot = self._slots[key]
         slot.programmed = (status.programmed, status.bitstream_id)
         result = status.last_result
@@ -220,7 +222,7 @@ class Counts:
         slot.blocks = blocks
 
     def kept_bytes(self) -> collections.Counter[str]:
-        """Return the size of the blocks that workers cache, by device."""
+        """Return the bytes of blocks that workers have cached, by device."""
         kept = collections.Counter[str]()
         for key, slot in list(self._slots.items()):
             kept[key[0]] += slot.blocks.get("kept_bytes", 0)
@@ -267,11 +269,11 @@ class Counts:
         now: float,
         bitstream_id: str | None = None,
     ) -> None:
-        """Count an order to a worker to prepare its slot.
+        """Count an order that makes a worker prepare its slot.
 
         :param now: time by the monotonic clock, in seconds.
-        :param bitstream_id: id of the accelerator's bitstream, or None if it
-            has no file.
+        :param bitstream_id: id of the accelerator's bitstream; None without a
+            file.
         """
         slot = self._slots[key]
         slot.preparing = generation
@@ -284,7 +286,7 @@ class Counts:
         """Count a slot as ready; see :meth:`count_assign`."""
         slot = self._slots[key]
         if slot.preparing != generation:
-            # The slot was already ready, and only got a new secret.
+            # The slot was already ready; only its secret is new.
             return
         slot.preparing = None
         self.prepare_s.observe(now - slot.asked_at_s)
@@ -294,7 +296,7 @@ class Counts:
     def count_result(
         self, key: orders.Key, result: objects.SessionResult | None
     ) -> None:
-        """Count the result of a slot's last holder, unless it is counted."""
+        """Count the result of a slot's last holder, if it is new."""
         slot = self._slots[key]
         if result is None or result.generation <= slot.result_of:
             return
@@ -316,7 +318,6 @@ def endpoint(
 def fill_devices(
     page: metrics.Page, host: str, reports: Iterable[objects.DeviceReport]
 ) -> None:
-    """Fill in the metrics of devices and their slots."""
     for device in reports:
         found = collections.Counter(slot.state for slot in device.slots)
         by_state = {one: found[one] for one in sorted(states.SLOT_STATES)}

@@ -17,8 +17,8 @@ from fpgapool.rpcapi import conductor as conductor_api
 
 RETRY_S = 1.0
 
-#: Delay of a report after a change. A slot that is being prepared changes
-#: several times within milliseconds, which one report combines.
+#: Delay of a report after a change: while a slot is being prepared, it changes
+#: several times within milliseconds, and one report covers all of that.
 GATHER_S = 0.02
 
 KEY = "report"
@@ -30,8 +30,8 @@ class Reporter:
 
     All methods except :meth:`failed` run in the loop's thread.
 
-    :param make: returns a report; called with the members that are known here.
-    :ivar busy: number of slots in use; the agent sets it.
+    :param make: returns a report; takes the members that are known here.
+    :ivar busy: number of slots in use, set by the agent.
     """
 
     loop: agent_loop.Loop
@@ -46,8 +46,7 @@ class Reporter:
         self._serving = False
         self._pending = self._gathering = False
         self.busy = 0
-        # Number of slots in use at the last report, or later if that was
-        # higher.
+        # Highest number of slots in use since the last report.
         self._most_busy = 0
         self._timer: agent_loop.Timer | None = None
 
@@ -63,7 +62,7 @@ class Reporter:
         if not self._serving or self._pending:
             return
         if self.busy < self._most_busy:
-            # Combine all changes of this turn of the loop in one report.
+            # Report all changes of this turn of the loop together.
             self._pending = True
             self.loop.call(self._report)
             return
@@ -100,14 +99,14 @@ class Reporter:
             self.loop.call(self._again)
 
     def _again(self) -> None:
-        # If a report is already scheduled after a change, it is due earlier.
+        # A report that is already scheduled after a change is due sooner.
         if not self._gathering:
             self._schedule(min(RETRY_S, self.interval_s))
 
     def prepared(self, prepared: objects.Prepared) -> None:
         """Report that a slot is ready for its client.
 
-        This message may overtake reports. Its sequence number shows the
+        This message may overtake reports; its sequence number shows the
         conductor which reports are older.
         """
         numbered = dataclasses.replace(

@@ -3,9 +3,9 @@
 """Messages from an agent to the conductor, sent outside the loop's thread.
 
 Sending blocks while the broker is unreachable. One thread sends all casts and
-a few threads make all calls. The queues are bounded: if they are full,
-messages are dropped or refused. Projects take turns, so that none has to wait
-for all of another's requests.
+a few threads make all calls. The queues are bounded: when they are full,
+messages are dropped or refused. Projects take turns, so no project waits for
+all requests of another.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ MAX_WAITING_CASTS = 20000
 #: Maximum number of casts in one message.
 MAX_TOGETHER = 100
 CALL_THREADS = 2
-#: Threads for calls that open sessions; each call blocks until its sessions
-#: are recorded.
+#: Threads for calls that open sessions; a call returns once these are
+#: recorded.
 OPENING_THREADS = 8
 MAX_WAITING_CALLS = 64
 
 
 class Sender:
     """One thread that sends casts. A newer cast replaces a queued one with the
-    same key. Casts that are queued while others are sent go out together.
+    same key. Casts that are queued while others are being sent go out
+    together.
 
-    :param together: returns a context in which casts are combined into one
-        message.
+    :param together: returns a context that combines casts into one message.
     :param on_failure: called in the sending thread with the key of each cast
         that could not be sent.
     """
@@ -77,8 +77,8 @@ class Sender:
     def stop(self, timeout_s: float) -> None:
         """Send the waiting casts, then end the thread.
 
-        :param timeout_s: maximum time to wait; casts that are still waiting
-            then are lost.
+        :param timeout_s: maximum time to wait; casts that remain then are
+            lost.
         """
         with self._condition:
             self._stopping = True
@@ -97,9 +97,9 @@ class Sender:
     ) -> None:
         """Send a cast soon.
 
-        :param key: the cast's subject; it replaces a waiting cast with the
-            same key and lane.
-        :param lane: the lane in which it waits; lanes take turns.
+        :param key: the cast's subject. The cast replaces a waiting one with
+            the same key and lane.
+        :param lane: the lane in which the cast waits; lanes take turns.
         """
         with self._condition:
             if self._waiting.put(lane, key, cast) is not None:
@@ -107,10 +107,8 @@ class Sender:
             self._condition.notify()
 
     def put_first(self, key: Hashable, cast: Callable[[], object]) -> None:
-        """Send a cast of the agent itself before all that are waiting.
-
-        These casts are never dropped. They are few: one for each slot, and the
-        report.
+        """Send one of the agent's own casts before all that are waiting. They
+        are never dropped; there is at most one per slot, and the report.
         """
         with self._condition:
             self._urgent[key] = cast
@@ -162,7 +160,7 @@ class _Work(typing.NamedTuple):
 
 
 class Caller:
-    """A few threads for calls that block, to the conductor and drivers."""
+    """A few threads for blocking calls to the conductor and to drivers."""
 
     def __init__(
         self, loop: agent_loop.Loop, name: str, threads: int = CALL_THREADS
@@ -199,11 +197,10 @@ class Caller:
         limit_s: float | None = None,
         lane: Hashable = None,
     ) -> None:
-        """Make a call in one of the threads; the loop's thread handles its
-        outcome.
+        """Make a call in one of the threads; the loop handles its outcome.
 
-        :param on_error: called with the exception. It is queue.Full if too
-            many calls are waiting and the call's lane is the longest.
+        :param on_error: called with the exception, which is queue.Full if too
+            many calls are waiting and this call's lane is the longest.
         :param limit_s: time after which the outcome is a TimeoutError and a
             later result is dropped, because a frozen broker blocks callers;
             None for no limit. With a limit, only the loop's thread may call
@@ -233,9 +230,7 @@ class Caller:
         on_error: Callable[[Exception], None],
         limit_s: float,
     ) -> tuple[Callable[[T], None], Callable[[Exception], None]]:
-        """Return two callbacks, only one of which has an effect, within the
-        limit.
-        """
+        """Limit two callbacks in time; only the first call has an effect."""
         over = False
 
         def once(

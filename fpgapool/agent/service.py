@@ -31,7 +31,6 @@ from fpgapool.agent.child import process
 from fpgapool.agent.door import frontdoor
 from fpgapool.agent.door import slots
 from fpgapool.agent.host import boards
-from fpgapool.agent.host import energy
 from fpgapool.agent.host import monitor
 from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import orders
@@ -51,14 +50,13 @@ from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
-TICK_S = 1.0
-#: Maximum time for which the first report waits for the status of running
-#: workers.
+TICK_S = boards.CHECK_S
+#: Maximum time for which the first report waits for workers' status.
 SETTLE_TIMEOUT_S = 5.0
 SETTLE_INTERVAL_S = 0.02
 
-#: Time in which a worker must release its slot, in addition to the time that
-#: programming takes, which must end first.
+#: Time in which a worker must release its slot, in addition to the time for
+#: programming, which must end first.
 RELEASE_TIMEOUT_S = 10.0
 
 #: Time for which a member tries to connect to its group's desk.
@@ -67,7 +65,7 @@ DESK_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
-#: Time in which a scrape must be answered, before scrapers time out.
+#: Time in which a scrape must be answered, before the scraper times out.
 METRICS_TIMEOUT_S = 2.0
 
 LOCK_NAME = "agent.lock"
@@ -81,9 +79,8 @@ class AgentError(Exception):
 class Agent:
     """The agent of one host.
 
-    :param counts: object in which events are counted; ``conductor`` may use
-        it, too.
-    :ivar faults: each device's fault, or None if it is healthy, by name.
+    :param counts: the object that counts events; ``conductor`` may share it.
+    :ivar faults: each device's fault by its name; None for a healthy device.
     """
 
     def __init__(
@@ -100,8 +97,7 @@ class Agent:
         self._trust = trust.Trust(
             settings.trusted_keys, settings.signature_required
         )
-        # Limits the rate of log lines, because each session with an untrusted
-        # bitstream causes one.
+        # Each session with an untrusted bitstream would cause a log line.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self.faults: dict[str, str | None] = {}
         self._server: typing.Any = None
@@ -142,7 +138,7 @@ class Agent:
     def stop(self) -> None:
         """Stop serving; sessions continue if workers outlive the agent.
 
-        It is safe to call this again, or before :meth:`start`.
+        This may be called repeatedly, or before :meth:`start`.
         """
         with self._stop_lock:
             if self._started:
@@ -204,7 +200,6 @@ class Agent:
             release_timeout_s=RELEASE_TIMEOUT_S + 2 * programming_s,
         )
         _check_socket_paths(settings.state_path, self.table.slot_keys())
-        self._meter = energy.Meter(self.table.slot_keys())
 
     def _build_messages(self) -> None:
         name = f"agent-{self._settings.host_name}"
@@ -225,14 +220,18 @@ class Agent:
         self._opener = sender.Caller(
             self.loop, f"{name}-opener", sender.OPENING_THREADS
         )
-        # Fetches have separate threads, because they take long and must not
-        # delay other calls.
+        # Fetches have their own threads, because they take a long time and
+        # must not delay other calls.
         self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
 
     def _build_parts(self) -> None:
         settings = self._settings
         self._boards = boards.Boards(
-            self._driver, self._devices, self._caller, self._take_health
+            self._driver,
+            self._devices,
+            self.loop,
+            self._caller,
+            self._take_health,
         )
         self.workers = workers.Workers(
             settings, self.loop, self._counts, self._happened
@@ -330,7 +329,7 @@ class Agent:
 
     def _serve(self, found: dict[str, str | None]) -> None:
         for device, fault in found.items():
-            self._take_health(device, fault, None)
+            self._take_health(device, fault)
         self._front_door.start()
         self._serving = True
         self._tick()
@@ -361,7 +360,7 @@ class Agent:
         self._reporter.stop()
         self._front_door.stop()
 
-    # Commands of the conductor, from any thread.
+    # Commands from the conductor, in any thread.
 
     def _command(
         self,
@@ -415,7 +414,7 @@ class Agent:
         """Update the parts that depend on the slots' holders."""
         generations, members, unreported = self.table.standing()
         self._reporter.busy = len(generations)
-        self._meter.set_holders(generations, self.loop.now())
+        self._boards.set_holders(generations)
         self.desks.set_members(members, unreported)
 
     def _carry_out(self, effects: Iterable[orders.Effect]) -> None:
@@ -436,8 +435,8 @@ class Agent:
 
     def _send_order(self, order: orders.ToWorker) -> None:
         if order.operation == "assign":
-            # Check the bitstream now, not when its file arrives, because a key
-            # may have been revoked since.
+            # Check the bitstream now, not when its file arrives: a key may
+            # have been revoked since.
             objection = self._trust.objection(order)
             if objection is not None:
                 self._refuse(order, objection)
@@ -457,7 +456,7 @@ class Agent:
     def _for_desk(
         self, order: orders.ToWorker, group_id: str
     ) -> orders.ToWorker:
-        """Add the desk's socket, and for how long the worker tries it."""
+        """Add the desk's socket, and how long the worker tries to connect."""
         members = {
             **order.members,
             "desk_socket": desks.member_path(
@@ -471,7 +470,7 @@ class Agent:
     def _refuse(self, order: orders.ToWorker, objection: str) -> None:
         """Refuse to program a slot with an untrusted bitstream."""
         self._untrusted_log.warning(
-            "Refused to program slot %s.%d with bitstream %s of %s: %s",
+            "Refused to program slot %s.%d with bitstream %s for %s: %s",
             *order.key,
             _bitstream_id(order) or order.members["bitstream"],
             order.members["accelerator"],
@@ -488,8 +487,7 @@ class Agent:
     def _fetch(self, order: orders.Fetch) -> None:
         """Fetch a file; only its slot waits for it."""
         key, generation = order.key, order.generation
-        # Protect the file before it is fetched, so that it is not evicted in
-        # the meantime.
+        # Protect the file from eviction even before it is fetched.
         self._cache.set_in_use(self.table.bitstreams_in_use())
 
         def ready(path: str) -> None:
@@ -526,7 +524,7 @@ class Agent:
             nic_rx_bytes=reading.rx_bytes,
             nic_tx_bytes=reading.tx_bytes,
             devices=self.table.device_reports(
-                lambda key: self._meter.energy_j(key, now), now
+                lambda key: self._boards.meter.energy_j(key, now), now
             ),
             driver=settings.driver_name,
             link_message=self._link.state.message,
@@ -543,16 +541,13 @@ class Agent:
         effects = self.table.tick(self._clock.now())
         self._take_standing()
         self._carry_out(effects)
-        # Workers report changes by themselves, except for byte counts.
+        # Workers report most changes unasked, but not their byte counts.
         self.workers.tick()
         self.desks.tick()
         self._boards.check()
 
-    def _take_health(
-        self, device: str, fault: str | None, power_w: float | None
-    ) -> None:
+    def _take_health(self, device: str, fault: str | None) -> None:
         self.faults[device] = fault
-        self._meter.set_power(device, power_w, self.loop.now())
         changes = self.table.device_health(device, fault)
         if changes and fault is not None:
             LOG.error("Device %s cannot be used: %s", device, fault)
@@ -562,7 +557,7 @@ class Agent:
 
 
 def make(settings: agent_settings.AgentSettings) -> Agent:
-    """Return an agent with its counts; RPC must already be set up."""
+    """Return an agent; RPC must already be set up."""
     counts = agent_metrics.Counts()
     return Agent(
         settings,
@@ -587,10 +582,9 @@ def _lock_state_dir(state_path: str) -> int:
 
 
 def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
-    """Refuse a directory whose path is too long for sockets of workers and
-    desks.
+    """Refuse a path that is too long for the sockets in the directory.
 
-    Otherwise, these would be restarted forever while clients wait.
+    Workers and desks would be restarted forever while clients wait.
     """
     state_dir = os.path.abspath(state_path)
     paths = [
@@ -610,13 +604,13 @@ def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
 def _checked(
     devices: tuple[drivers.DeviceInfo, ...],
 ) -> tuple[drivers.DeviceInfo, ...]:
-    """Check that devices' names can be part of file names; return them."""
+    """Return the devices if their names can be part of file names."""
     for device in devices:
         if not device.name or "/" in device.name or "\0" in device.name:
             raise AgentError(
                 f"the driver reports a device named {device.name!r:.80}; the "
                 "name must not be empty or contain a slash or NUL, because it "
-                "is part of sockets' names"
+                "becomes part of socket names"
             )
     return devices
 

@@ -25,10 +25,10 @@ class AgentSettings:
     """All settings of an agent; see the options with the same names.
 
     :param driver_settings: settings of the driver except ``state_dir``.
-    :param log_dir: directory for the logs of workers and desks, or None for
-        standard error.
-    :param trusted_keys: keys that verify bitstreams that need a signature, or
-        None if this host trusts no keys.
+    :param log_dir: directory for workers' and desks' logs; None for standard
+        error.
+    :param trusted_keys: keys that verify bitstreams' signatures, or None if
+        this host trusts no keys.
     """
 
     host_uuid: str
@@ -137,10 +137,7 @@ def options_of_driver(
 
 
 def driver_settings(settings: AgentSettings) -> dict[str, object]:
-    """Return the driver's settings, for the agent and its workers.
-
-    They add ``state_dir``.
-    """
+    """Return the driver's settings; agent and workers add ``state_dir``."""
     return {**settings.driver_settings, "host_uuid": settings.host_uuid}
 
 

@@ -25,7 +25,7 @@ FRONT_DOOR_NAME = "front-door.sock"
 _LOCK_NAME = "allinone.lock"
 _STATE_NAME = "state"
 
-#: The longest paths of sockets within each of the two directories.
+#: Longest socket paths within the two directories.
 _LONGEST_IN_RUN_DIR = f"/node99.sock{doorway.NEW_SUFFIX}"
 _LONGEST_IN_STATE_DIR = max(
     desks.longest_path("/node99"),
@@ -45,13 +45,10 @@ def default_run_dir() -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class Directories:
-    """The directories of an all-in-one pool."""
-
     run_dir: pathlib.Path
     state_dir: pathlib.Path
 
     def front_door(self, host_name: str) -> pathlib.Path:
-        """Return the path of a host's socket."""
         return self.run_dir / f"{host_name}.sock"
 
     def default_front_door(self) -> pathlib.Path:
@@ -59,18 +56,16 @@ class Directories:
         return self.run_dir / FRONT_DOOR_NAME
 
     def host_state_dir(self, host_name: str) -> pathlib.Path:
-        """Return the directory of a host's agent."""
         return self.state_dir / host_name
 
     def config_dir(self) -> pathlib.Path:
-        """Return the directory of the pool's configuration."""
         return self.state_dir / "config"
 
     def log_dir(self) -> pathlib.Path:
         return self.state_dir / "log"
 
     def log_file(self) -> pathlib.Path:
-        """Return the conductor's and agents' log; workers have their own."""
+        """Return the log file that the conductor and agents share."""
         return self.log_dir() / "allinone.log"
 
 
@@ -81,8 +76,8 @@ def opened(
     """Create and lock the directories, and clean up at the end.
 
     :param run_dir: None means the conventional one.
-    :param state_dir: None means a temporary one, which is removed at the end,
-        or by the next process if this one is killed.
+    :param state_dir: None means a temporary one. It is removed at the end; if
+        this process is killed, the next one removes it.
     :raises ConfigurationError: if a directory cannot be used, is accessible to
         other users, or is in use by another process.
     """
@@ -130,8 +125,8 @@ def _check_length(path: pathlib.Path, longest_suffix: str) -> None:
     if len(os.fsencode(path)) > most_bytes:
         raise _unusable(
             path,
-            "the paths of its sockets would be too long: use a path of at "
-            f"most {most_bytes} bytes",
+            "its socket paths would be too long; use a directory whose path"
+            f" is at most {most_bytes} bytes",
         )
 
 

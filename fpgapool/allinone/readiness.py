@@ -26,11 +26,11 @@ POLL_INTERVAL_S = 0.05
 
 
 class Readiness:
-    """Waits for a leading conductor and idle slots; a service.
+    """A service that waits until a conductor leads and enough slots are idle.
 
     RPC must have been set up.
 
-    :param fault: returns why the pool cannot become ready; None if it may.
+    :param fault: returns the reason why the pool cannot become ready, or None.
     :param on_failure: called with a reason if the pool does not become ready.
     """
 
@@ -97,11 +97,11 @@ def count_idle_slots(summary: Mapping[str, typing.Any]) -> int:
 
 
 class Lifeline:
-    """The pipe to the parent program, which started this one; a service.
+    """A service that watches the pipe to the parent program.
 
-    When its other end is closed, that program has ended.
+    The pipe's other end is closed when that program ends.
 
-    :param on_lost: called once, when the other end is closed.
+    :param on_lost: called once, when the parent has ended.
     """
 
     def __init__(self, fd: int, on_lost: Callable[[], None]) -> None:
@@ -120,7 +120,7 @@ class Lifeline:
         try:
             os.write(self._fd, json.dumps(document).encode() + b"\n")
         except OSError as error:
-            # If the pipe is closed, the watching thread handles that.
+            # The watching thread handles a closed pipe.
             LOG.warning("Cannot report that the pool is ready: %s", error)
 
     def stop(self) -> None:

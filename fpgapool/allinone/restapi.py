@@ -25,7 +25,7 @@ _STOP_S = 5
 
 
 class RestAPI:
-    """A web server with the API; a service of the process.
+    """A service that runs the API's web server.
 
     RPC must have been set up.
 
@@ -63,8 +63,8 @@ class RestAPI:
     def start(self) -> None:
         """Start listening.
 
-        :raises OSError: if the port is not free.
-        :raises ConfigurationError: if the port of the metrics is not free.
+        :raises OSError: if the port is in use.
+        :raises ConfigurationError: if the port for metrics is in use.
         """
         self._metrics.start()
         self._server.prepare()

@@ -2,9 +2,9 @@
 
 """The cheroot web server, made strict about malformed requests.
 
-By itself, cheroot uses the last of several lengths and waits for a body that
-never comes, keeps chunks of any size in memory, and keeps using a connection
-on which the rest of a body would be read as the next request.
+Without this, cheroot uses the last of several Content-Length headers and may
+wait forever for a body, buffers chunks of any size, and reuses a connection
+even if it would read the rest of a body as the next request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HEADER = re.compile(
 )
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{1,8}[ \t]*(;[^\x00-\x1f\x7f]*)?\r\n")
-# If these are repeated, a proxy may use a different one than this server does.
+# If one of these is repeated, a proxy may read the request differently.
 _ONCE = {b"content-length", b"transfer-encoding", b"host"}
 
 
@@ -43,7 +43,7 @@ def make(
     timeout_s: float = 10,
     stop_s: float = 5,
 ) -> wsgi.Server:
-    """Make a server, which listens after ``prepare()``.
+    """Create a server; ``prepare()`` makes it listen.
 
     :param address: IP address and port; port 0 means any free port.
     :param threads: maximum number of requests processed at the same time.
@@ -109,7 +109,7 @@ class _HeaderReader(server.HeaderReader):  # type: ignore[misc]
 
 
 class _Chunks:
-    """The part of a request after its headers, if the body is chunked."""
+    """The chunked body of a request."""
 
     def __init__(self, rfile: Any) -> None:
         self._rfile = rfile

@@ -38,7 +38,7 @@ NIC_BYTES_PER_S = 1.25e9
 DMA_BYTES_PER_S = 2.1e9
 PROGRAMMING_TIME_S = 0.05
 WAIT_S_PER_BYTE = 1e-8
-#: The option's maximum.
+#: Maximum value of the option.
 LONGEST_WAIT_S_PER_BYTE = 0.1
 
 #: How long a worker lives if this process ends before contacting it.
@@ -50,12 +50,12 @@ MAX_SLOTS = 256
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """The emulated cluster. Boards are given to the hosts in turn.
+    """The emulated cluster. Hosts get boards in turn.
 
     :ivar slots: number of slots of each board or OpenCL device.
     :ivar rate_scale: scale factor for modelled rates; None means unlimited.
-    :ivar driver: driver of the hosts with boards. Drivers except the emulator
-        discover their boards and slots themselves.
+    :ivar driver: driver of the hosts with boards. All drivers except the
+        emulator discover their own boards and slots.
     """
 
     hosts: int = 5
@@ -83,7 +83,6 @@ class Cluster:
         return [f"node{number}" for number in range(1, self.hosts + 1)]
 
     def boards_of(self, host_name: str) -> int:
-        """Return the number of a host's boards."""
         index = self.host_names().index(host_name)
         return len(range(index, self.boards, self.hosts))
 
@@ -109,8 +108,7 @@ def configure(
     """Prepare configuration, log and database.
 
     :param strategy: scheduling strategy; None means the configured one.
-    :param config_files: read before the wiring's own file, which overrides
-        them.
+    :param config_files: files to read; the pool's own file overrides them.
     :param verbose: log to standard error instead of to a file.
     :raises ConfigurationError: if an option or file is invalid.
     :raises DatabaseError: if the database cannot be prepared.
@@ -125,7 +123,7 @@ def configure(
 
 
 def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
-    """Change defaults that are meant for clouds; files can override them."""
+    """Replace defaults meant for clouds; configuration files override them."""
     for name, value in {
         "data_address": DATA_ADDRESS,
         "tls": False,
@@ -145,8 +143,7 @@ def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
         conf.set_default(resource, -1, group="quota")
     # The pool's API, if any, stores its files on this machine.
     conf.set_default("source", "file", group="bitstream_cache")
-    # Every user who can reach the pool may do everything, so do not require
-    # signatures.
+    # Do not require signatures: all users of the pool may do everything.
     conf.set_default("signature_required", False, group="bitstreams")
     # The benefit of waiting for a local slot depends on the rates.
     conf.set_default(
@@ -175,7 +172,7 @@ def _arguments(
 
 
 def _wiring(state_dir: pathlib.Path, verbose: bool) -> str:
-    # Escape dollar signs, with which oslo.config refers to other options.
+    # Escape dollar signs: in oslo.config, they refer to other options.
     state_path = str(state_dir).replace("$", "$$")
     return f"""\
 [DEFAULT]
@@ -290,9 +287,9 @@ def _opencl(
     host_name: str,
     boards_file: str | None,
 ) -> dict[str, object]:
-    """Use this machine's devices: those in the board file, or else all.
+    """Use the devices in the boards file or, without one, all on this machine.
 
-    Each host with boards has the same devices.
+    All hosts with boards have the same devices.
     """
     if not boards_file:
         path = where.config_dir() / f"{host_name}-devices.yaml"
@@ -340,7 +337,7 @@ class Agents:
     def fault(self) -> str | None:
         """Return why a host's boards cannot be used.
 
-        :returns: None if each host has a board that works or still may.
+        :returns: None while every host with boards has one that may work.
         """
         of_hosts = [agent.faults for agent in self._agents if agent.faults]
         for faults in of_hosts:
@@ -362,7 +359,7 @@ class Agents:
 
 
 class Links:
-    """The link at the conventional socket path; a service of the process.
+    """A service that creates the link at the conventional socket path.
 
     :param host_name: the host whose front door it links to.
     """

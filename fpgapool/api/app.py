@@ -53,7 +53,7 @@ from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
-# Limits log lines that each request can cause.
+# For log lines that any request can cause.
 _OFTEN = ratelimit.RateLimitedLog(__name__)
 
 PROGRAM = "fpgapool-api"
@@ -98,7 +98,7 @@ def connect(
 ) -> calls.Backends:
     """Return the backends of handlers; RPC must have been set up.
 
-    :param database: the conductor's; the API only reads it.
+    :param database: the conductor's database, which the API only reads.
     :param server_threads: number of the server's threads, if it is known.
     """
     options = conf.api
@@ -114,7 +114,7 @@ def connect(
         call_timeout_s=min(
             options.read_timeout_s, options.conductor_timeout_s
         ),
-        # If the conductor does not answer, the database does.
+        # The database answers if the conductor does not.
         tries=1,
         watch=counts.rpc.note,
         keys=keys,
@@ -215,8 +215,8 @@ def build(
         return live_page if page.is_page(path) else known
 
     app = _choice(inner)
-    # Creating it registers its option. Unless that is set, it is not used: it
-    # would change nothing, but takes as long as all others together.
+    # Creating it registers its option. It is only used if that is set, because
+    # it takes as long as all other middleware together.
     proxied = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         app = proxied
@@ -412,7 +412,7 @@ def _check_accept(req: falcon.Request, route: routes.Route) -> None:
 
 
 def _handled(route: routes.Route, call: calls.Call) -> calls.Answer:
-    """Call the handler, unless its project has too many current requests."""
+    """Call the handler, unless the project has too many current requests."""
     if route.public:
         return route.handler(call)
     whose = call.caller.project_id or call.caller.user_id or ""

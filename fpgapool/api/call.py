@@ -65,7 +65,7 @@ class Enforcer(Protocol):
         rule: str,
         target: Mapping[str, str | None],
     ) -> bool:
-        """Whether a policy allows a caller something."""
+        """Whether a policy allows a caller's action."""
 
     def is_privileged(self, caller: context.RequestContext, rule: str) -> bool:
         """Whether a policy gives a caller more rights than tenants have."""
@@ -85,10 +85,7 @@ class Limits:
 
     @classmethod
     def of(cls, options: cfg.ConfigOpts.GroupAttr, **others: Any) -> Self:
-        """Return the limits that are configured.
-
-        :param others: limits that replace the configured ones.
-        """
+        """Return the configured limits; ``others`` replace some of them."""
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: options[name] for name in names} | others)
 
@@ -170,11 +167,9 @@ class Backends:
         )
 
     def pool_now(self) -> tuple[dict[str, Any], bool]:
-        """Return figures about the pool that are not in its hardware's rows.
+        """Return the pool's figures, and whether the database provided them.
 
-        :returns: the figures, see
-            :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now`; and
-            whether they come from the database alone.
+        See :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now`.
         """
         now, answers = self.leader.ask(lambda leader: leader.pool_now())
         if now is None:
@@ -184,7 +179,7 @@ class Backends:
     def load_library(self) -> libraries.Library:
         """Return the library from the database.
 
-        If a leader answers, its accelerators also have the shapes of the slots
+        If a leader answers, the accelerators' shapes include those of slots
         that can run them without a file.
         """
         return libraries.Library.load(self.database, self.builtins.get())
@@ -217,13 +212,13 @@ class Backends:
 class Call:
     """A valid request of an authorized caller.
 
-    It is created once and completed step by step, because copying it took a
-    tenth of the time of a read. Handlers do not change the request's data.
+    It is completed step by step, because copying it would take a tenth of the
+    time of a read. Handlers do not change the request's data.
 
     :ivar caller: the caller; an empty context if the request has no token.
     :ivar base_url: the API's URL, without a slash at the end.
     :ivar body: the body, which its schema allows; empty if there is none.
-    :ivar etags: ETags of the responses that the client has, as it sent them.
+    :ivar etags: ETags of the responses that the client has cached.
     :ivar recorded: whether the response comes from the database alone, because
         no conductor answered.
     :ivar stream: the body of an upload; None if its end cannot be determined.
@@ -272,7 +267,7 @@ class Call:
         return answer
 
     def may(self, rule: str, project_id: str | None = None) -> bool:
-        """Whether a policy allows the caller something.
+        """Whether a policy allows the caller's action.
 
         :param project_id: owner of the target; None: the caller's project.
         """
@@ -285,10 +280,7 @@ class Call:
         return allowed
 
     def require(self, rule: str, project_id: str | None = None) -> None:
-        """Make sure that a policy allows the caller something.
-
-        :raises ApiError: if the policy does not.
-        """
+        """Raise an ApiError unless a policy allows the caller's action."""
         if not self.may(rule, project_id):
             owner = project_id or self.caller.project_id
             self._audit(rule, owner)
@@ -334,10 +326,7 @@ class Call:
         return Answer(document=document, data=data, headers=headers)
 
     def url(self, *parts: str, **query: Any) -> str:
-        """Return a URL of the API.
-
-        :param parts: parts of the path after ``/v1``.
-        """
+        """Return a URL of the API; the parts of its path follow ``/v1``."""
         quoted = (urllib.parse.quote(part, safe="") for part in parts)
         path = "/".join((self.base_url, "v1", *quoted))
         return (
@@ -361,7 +350,7 @@ class Answer:
     length_bytes: int | None = None
 
 
-#: The answer to a request after which there is nothing to show.
+#: The answer to a successful request that returns no data.
 NO_CONTENT = Answer(document=None, status=204)
 
 

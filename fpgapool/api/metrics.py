@@ -25,8 +25,8 @@ LOG = logging.getLogger(__name__)
 
 _OPTION = "api_port"
 
-# If all ports are in use, because a process that was replaced may still hold
-# one, try again after this time.
+# Time until the next attempt if all ports are in use: a process that was
+# replaced may still hold one.
 _RETRY_S = 5.0
 
 _OTHER = "other"

@@ -31,8 +31,8 @@ _MOST = 10_000
 class Enforcer:
     """Enforces the policies in code and in ``policy.yaml``.
 
-    Decisions are cached for a short time, because oslo.policy takes longer for
-    one than most requests take otherwise.
+    Decisions are cached for a short time, because making one takes longer than
+    the rest of most requests.
 
     :param clock: a monotonic clock, in seconds.
     """
@@ -57,7 +57,7 @@ class Enforcer:
         rule: str,
         target: Mapping[str, str | None],
     ) -> bool:
-        """Whether a policy allows a caller something.
+        """Whether a policy allows a caller's action.
 
         :param target: target of the action, with its ``project_id``.
         """
@@ -78,8 +78,8 @@ class Enforcer:
     def is_privileged(self, caller: context.RequestContext, rule: str) -> bool:
         """Whether a policy gives a caller more rights than tenants have.
 
-        This depends only on the policy's default, although a deployment may
-        give such a right to further roles.
+        This depends only on the policy's default, even if a deployment gives
+        the right to other roles.
         """
         default = self._defaults.get(rule)
         if default in _ROUTINE:

@@ -53,8 +53,8 @@ class Route:
     :ivar body: schema of the request's body; None if it has none.
     :ivar max_body_bytes: maximum size of the body; None: the default.
     :ivar response: schema of the response's body; None if it has none.
-    :ivar other_responses: schemas of successful responses, by status, if the
-        status is not ``status``.
+    :ivar other_responses: schemas of successful responses with other statuses,
+        by status.
     """
 
     method: str
@@ -85,7 +85,7 @@ def description() -> dict[str, Any]:
     return openapi.document(ROUTES)
 
 
-#: Names in policies of handlers whose functions have different names.
+#: Actions in the names of policies, where handlers have different names.
 _ACTIONS = {"index": "list", "show": "get"}
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     # Agents use stores without a database.
     from fpgapool.db import api as db_api
 
-#: Bytes of a file that are read into memory at once.
+#: Number of bytes of a file that are read into memory at once.
 CHUNK_BYTES = 1 << 20
 
 
@@ -40,16 +40,16 @@ class Store(abc.ABC):
     ) -> str:
         """Store a bitstream's file durably, and return its location.
 
-        Exceptions from iterating over the incoming file are raised unchanged;
-        nothing is stored then.
+        If iterating over the incoming file raises an exception, nothing is
+        stored and the exception is raised unchanged.
         """
 
     @abc.abstractmethod
     def read(self, location: str) -> Iterator[bytes]:
-        """Return the parts of a file.
+        """Return the parts of a file; whoever stops early calls ``close()``.
 
-        Errors such as a missing file are raised at once if possible, not by
-        the iteration.
+        If possible, errors such as a missing file are raised at once, not
+        during the iteration.
         """
 
     @abc.abstractmethod

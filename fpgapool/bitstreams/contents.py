@@ -31,14 +31,14 @@ MAX_SIZE_BYTES: Mapping[str, int] = {
 }
 
 _MAX_TEXT_CHARS = 500
-# OpenCL platform name of AMD's runtime. The shapes of AMD boards' slots begin
-# with it, unless a host's operator sets others.
+# OpenCL platform name of AMD's runtime. The shapes of slots on AMD boards
+# begin with it, unless a host's operator sets other shapes.
 _XILINX = "Xilinx"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contents:
-    """The accelerator description in a file, completed from its owner's."""
+    """A file's accelerator description, completed from its owner's."""
 
     profile: dict[str, Any]
     shapes: tuple[str, ...]
@@ -57,7 +57,7 @@ def read(
     file = parts.Forward(pieces, size_bytes)
     try:
         if record.format == formats.DECLARATION:
-            # One byte more than allowed, so that parse() rejects longer files.
+            # One byte more than allowed makes parse() reject longer files.
             data = file.part(0, declaration.MAX_SIZE_BYTES + 1)
             return _declared(record, data)
         return _packaged(record, file)
@@ -88,7 +88,7 @@ def _packaged(record: db_api.BitstreamRecord, file: parts.Forward) -> Contents:
     if found.kind != record.format:
         raise _refused(
             codes.INVALID_PACKAGE,
-            f"the file has the format {found.kind}, not {record.format}",
+            f"the file is in format {found.kind}, not {record.format}",
         )
     said = profiles.members(found.manifest)
     _compare(record, found.manifest.name, said, codes.INVALID_MANIFEST)

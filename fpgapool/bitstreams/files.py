@@ -35,10 +35,10 @@ def relative_path(checksum_sha256: str, bitstream_id: str) -> str:
     """Return the path of a file below the store's directory.
 
     Each bitstream has its own file, so that deleting one never races with the
-    upload of another one with the same content.
+    upload of another that has the same content.
 
-    :raises ValueError: if either argument is malformed, because a path must
-        not contain unchecked input.
+    :raises ValueError: if an argument is malformed: paths must not contain
+        unchecked input.
     """
     location = f"{checksum_sha256}.{bitstream_id}"
     if not _LOCATION.fullmatch(location):
@@ -75,9 +75,9 @@ class FileStore(base.Store):
 
     def read(self, location: str) -> Iterator[bytes]:
         with _translated():
-            # Opened here to detect a missing file; _chunks() closes it.
+            # Opened here to detect a missing file; _Chunks closes it.
             file = open(self._path(location), "rb")  # noqa: SIM115
-        return _chunks(file)
+        return _Chunks(file)
 
     def delete(self, location: str) -> None:
         with _translated():
@@ -93,7 +93,7 @@ class FileStore(base.Store):
 
     @contextlib.contextmanager
     def _part(self) -> Iterator[IO[bytes]]:
-        """Create a temporary file, which is removed at the end."""
+        """Create a temporary file, and remove it at the end."""
         incoming = self._directory / _INCOMING
         _make_directory(incoming)
         file = tempfile.NamedTemporaryFile(  # noqa: SIM115
@@ -108,7 +108,7 @@ class FileStore(base.Store):
     def _path(self, location: str) -> pathlib.Path:
         checksum_sha256, _, bitstream_id = location.partition(".")
         if location == pathlib.Path(location).name and not bitstream_id:
-            # files() also lists what an interrupted upload left behind.
+            # files() also lists what interrupted uploads left behind.
             return self._directory / _INCOMING / location
         return self._directory / relative_path(checksum_sha256, bitstream_id)
 
@@ -141,14 +141,26 @@ def _translated() -> Iterator[None]:
         ) from error
 
 
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        while True:
-            with _translated():
-                chunk = file.read(base.CHUNK_BYTES)
-            if not chunk:
-                return
-            yield chunk
+class _Chunks:
+    """Yields a file's contents; closes it at the end or when closed.
+
+    Closing a generator that has not started would leave the file open.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.close = file.close
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        with _translated():
+            chunk = self._file.read(base.CHUNK_BYTES)
+        if not chunk:
+            self.close()
+            raise StopIteration
+        return chunk
 
 
 def _make_directory(path: pathlib.Path) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-#: Property that marks an image as one of fpgapool's.
+#: Property that marks an image as created by fpgapool.
 _MARK = "fpgapool_bitstream_id"
 _POOL = "fpgapool_pool"
 
@@ -34,7 +34,7 @@ _MAX_PROPERTY_LENGTH = 255
 
 
 def properties_of(record: db_api.BitstreamRecord) -> dict[str, str]:
-    """Return an image's properties, named as in Cyborg's specification."""
+    """Return an image's properties, named as Cyborg specifies."""
     return {
         **{
             name: record.properties[name]
@@ -58,7 +58,7 @@ class GlanceStore(base.Store):
 
     A location is an image's ID.
 
-    :param pool_name: name of this pool; other pools may use the same project.
+    :param pool_name: name of this pool; others may use the same project.
     """
 
     def __init__(self, client: glance.Glance, pool_name: str) -> None:
@@ -95,7 +95,7 @@ class GlanceStore(base.Store):
             if body.error is not None:
                 raise body.error from None
             raise
-        # With a known length, the library does not read up to the end.
+        # If the length is known, the library does not read to the end.
         body.finish()
         self._compare(self._client.show(image_id), body)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Incoming files: counts, hashes and limits them while they arrive."""
+"""Counts, hashes and limits incoming files while they arrive."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Intake:
 
     If the iteration raises an exception, the file must not be stored.
 
-    :param length_bytes: length that the sender announced; None: unknown.
+    :param length_bytes: length announced by the sender; None: unknown.
     :param timeout_s: maximum duration of the upload from now on.
     :param clock: monotonic, in seconds.
     """
@@ -57,10 +57,7 @@ class Intake:
         return self._sum.hexdigest()
 
     def check_length(self) -> None:
-        """Check the announced length.
-
-        :raises BitstreamRefused: if it exceeds the limit.
-        """
+        """Raise BitstreamRefused if the announced length is too large."""
         if (self.length_bytes or 0) > self._max_bytes:
             raise self._too_large()
 
@@ -87,8 +84,8 @@ class Intake:
 
     def _read(self) -> bytes:
         try:
-            # Parts are so small that one soon arrives even from a slow sender,
-            # and the time limit is then checked.
+            # Small parts arrive often even from a slow sender, and the time
+            # limit is checked after each.
             return self._stream.read(_READ_BYTES)
         except Exception as error:
             # Each web server has its own exceptions for a closed connection.

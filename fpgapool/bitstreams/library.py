@@ -25,7 +25,7 @@ APPROVED = "approved"
 REJECTED = "rejected"
 STATES = (UPLOADING, UNAPPROVED, APPROVED, REJECTED)
 
-#: Visibilities. A shared bitstream is private, but some other projects may
+#: Visibilities. A shared bitstream is private, but certain other projects may
 #: use it.
 PRIVATE = "private"
 SHARED = "shared"
@@ -60,10 +60,7 @@ def visibility_of(record: db_api.BitstreamRecord) -> str:
 
 
 def is_visible(record: db_api.BitstreamRecord, project_id: str | None) -> bool:
-    """Whether a project may see a bitstream of the library.
-
-    Only the owner sees an unapproved one.
-    """
+    """Whether a project sees a bitstream; only owners see unapproved ones."""
     if record.project_id == project_id:
         return True
     shared = record.public or project_id in record.projects
@@ -81,10 +78,7 @@ def rank(record: db_api.BitstreamRecord) -> tuple[versions.Version, float]:
 
 
 def check_profile(profile: Mapping[str, Any]) -> None:
-    """Check the members of an accelerator's profile.
-
-    :raises ValueError: naming the invalid member.
-    """
+    """Raise ValueError, naming the member, if a profile is invalid."""
     _PROFILE(profile, "profile")
 
 
@@ -104,16 +98,16 @@ _PROFILE = shapes.Members(
     },
 )
 
-#: Accelerators that slots run without a file. For each, the supported values
-#: of those parameters of which it does not support all values.
+#: Accelerators that slots can run without a file. For each, the parameters of
+#: which only some values are supported, and those values.
 Builtins: TypeAlias = Mapping[str, Mapping[str, frozenset[str]]]
 
-#: Shapes of an accelerator that none of the pool's slots can run.
+#: Shapes of an accelerator that no slot of the pool can run.
 NO_SHAPES = ("-",)
 
 
 def read_builtins(reported: Mapping[str, Any] | None) -> Builtins | None:
-    """Read a device's builtins from a report; ignore malformed parts."""
+    """Read a device's builtins from a report, ignoring malformed parts."""
     if reported is None:
         return None
     return {
@@ -128,7 +122,7 @@ def read_builtins(reported: Mapping[str, Any] | None) -> Builtins | None:
 
 
 def common(first: Builtins | None, second: Builtins | None) -> Builtins | None:
-    """Return what both can run; None (unknown) restricts nothing."""
+    """Return what both can run; None is unknown and restricts nothing."""
     if first is None or second is None or first == second:
         return second if first is None else first
     return {
@@ -178,11 +172,11 @@ def _narrowed(
 class Library:
     """The accelerators that sessions can use.
 
-    :ivar profiles: profiles of all accelerators, by key. Their shapes are
-        those of slots that can run them.
+    :ivar profiles: profiles of all accelerators, by key; their shapes are
+        those of the slots that can run them.
     :ivar builtins: what slots run without a file, by shape; None: unknown.
 
-    :param builtins: as the attribute; empty: the pool's slots are unknown.
+    :param builtins: see the attribute; empty if the pool's slots are unknown.
     """
 
     def __init__(
@@ -214,9 +208,9 @@ class Library:
     ) -> objects.AcceleratorProfile:
         """Return a profile limited to what the pool's slots can run.
 
-        The conductor does not know the parameters of sessions. So if slots of
-        different shapes support different values, only the shapes that
-        support the most values are kept.
+        The conductor does not know sessions' parameters. If slots of different
+        shapes support different values, only the shapes that support the most
+        values are kept.
         """
         choices = _choices(profile.params_schema)
         taken = {
@@ -301,7 +295,7 @@ class Library:
         return cls(database.accelerators(), database.bitstreams(), builtins)
 
     def resolve(self, name: str, project_id: str) -> str | None:
-        """Return the key of the accelerator that a project names."""
+        """Return the key of the accelerator that a project means by a name."""
         return names.resolve(
             name, project_id, lambda key: self.may_use(key, project_id)
         )
@@ -318,7 +312,7 @@ class Library:
 
 
 def reference(record: db_api.BitstreamRecord) -> objects.BitstreamRef:
-    """Return the reference by which an agent fetches a bitstream."""
+    """Return the reference with which an agent fetches a bitstream."""
     return objects.BitstreamRef(
         bitstream_id=record.bitstream_id,
         checksum_sha256=record.checksum_sha256,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Properties that owners give bitstreams; the pool itself ignores them."""
+"""Properties that owners set on bitstreams; the pool itself ignores them."""
 
 #: From Cyborg's specification of bitstream metadata, without the properties
 #: that the pool sets.

@@ -4,7 +4,7 @@
 
 A signature covers the SHA-256 of the file. RSA keys sign it with PSS and
 elliptic curve keys with ECDSA; Ed25519 keys sign its 32 bytes as the message.
-Signatures are passed around in base64.
+Signatures are encoded in base64.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 
-# Limited because each verification logs every unusable key.
+# Rate-limited, because each verification logs every unusable key.
 LOG = ratelimit.RateLimitedLog(__name__)
 
 _SUFFIXES = frozenset({".pem", ".crt", ".pub"})
@@ -50,16 +50,13 @@ def is_needed(file_format: str, required: bool) -> bool:
     """Whether a bitstream must be signed.
 
     :param required: whether the configuration requires signatures on all
-        bitstreams. Native code always needs one.
+        bitstreams. Native code always requires one.
     """
     return required or file_format in formats.NATIVE_CODE
 
 
 def sign(private_key_pem: bytes, checksum_sha256: str) -> str:
-    """Return the signature of a checksum.
-
-    :raises ConfigurationError: if the key cannot be used.
-    """
+    """Sign a checksum, or raise ConfigurationError if the key is unusable."""
     digest = bytes.fromhex(checksum_sha256)
     try:
         key = serialization.load_pem_private_key(private_key_pem, None)
@@ -69,7 +66,7 @@ def sign(private_key_pem: bytes, checksum_sha256: str) -> str:
         crypto_exceptions.UnsupportedAlgorithm,
     ) as e:
         raise exception.ConfigurationError(
-            reason=f"the key cannot be read: {e}"
+            reason=f"cannot read the key: {e}"
         ) from e
     match key:
         case rsa.RSAPrivateKey() if key.key_size >= _LEAST_RSA_BITS:
@@ -87,10 +84,7 @@ def sign(private_key_pem: bytes, checksum_sha256: str) -> str:
 
 
 def checksum_of(path: pathlib.Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal.
-
-    :raises OSError: if it cannot be read.
-    """
+    """Return the SHA-256 of a file, in hexadecimal, or raise OSError."""
     found = hashlib.sha256()
     with open(path, "rb") as file:
         while chunk := file.read(base.CHUNK_BYTES):
@@ -101,7 +95,7 @@ def checksum_of(path: pathlib.Path) -> str:
 class TrustedKeys:
     """The keys that the operator trusts.
 
-    They are read at each use, so that a removed key is no longer trusted.
+    They are read at each use, so a removed key is no longer trusted.
 
     :param directory: directory with the key files; it need not exist.
     :param now: returns the time at which certificates must be valid.
@@ -173,7 +167,7 @@ class TrustedKeys:
 
     def _load(self, path: pathlib.Path) -> Any:
         """:raises ValueError: if the file does not contain a valid key."""
-        # Opening a named pipe would wait for a writer.
+        # Opening a named pipe would block until a writer opens it.
         if not path.is_file():
             raise ValueError("not a regular file")
         with open(path, "rb") as file:

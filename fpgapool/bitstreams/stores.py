@@ -29,8 +29,7 @@ def open_store(conf: cfg.ConfigOpts) -> base.Store:
     :raises ConfigurationError: if its options are invalid.
     """
     if conf.bitstreams.store == options.GLANCE:
-        # Imported late: a pool that uses a directory does not need these
-        # libraries.
+        # Imported here: pools with a directory do not need these libraries.
         from fpgapool.bitstreams import glance
         from fpgapool.clients import glance as glance_client
 
@@ -45,12 +44,12 @@ def sweep(
     bitstreams: Callable[[], Iterable[db_api.BitstreamRecord]],
     orphan_age_s: float,
 ) -> int:
-    """Remove files that belong to no bitstream, left by failed uploads.
+    """Remove files without a bitstream, which failed uploads left behind.
 
     :param bitstreams: returns all bitstreams; called after the store was
-        listed, so that the bitstream of every listed file is among them.
-    :param orphan_age_s: age in seconds up to which a file is kept, because
-        its upload may still be in progress.
+        listed, so that it includes the bitstream of every listed file.
+    :param orphan_age_s: age in seconds up to which files are kept, because
+        their uploads may still be in progress.
     """
     old = [one for one in store.files() if one.age_s > orphan_age_s]
     known = {one.location for one in bitstreams()} if old else set()
@@ -82,7 +81,7 @@ class Sweeper:
         self._lock = threading.Lock()
 
     def maybe(self) -> None:
-        """Sweep if the interval has passed; failures are only logged."""
+        """Sweep if the interval has passed; only log failures."""
         with self._lock:
             now = time.monotonic()
             if now < self._due_s:

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Accelerators of the pool for programs.
+"""The client library: programs use it to run accelerators in the pool.
 
 :func:`acc_open` gets a slot, :func:`acc_run` processes data in it and
 :func:`acc_close` releases it; :func:`run_file`, :func:`run_stream` and
-:func:`run_buffer` do all of this for available data. :func:`group_open` gives
-access to a group of slots that several programs share. :func:`run_array`, and
-the functions of :mod:`fpgapool.client.arrays`, process NumPy arrays;
-:func:`map` processes many inputs, and :func:`submit` one in the background.
-Importing this package loads only the standard library.
+:func:`run_buffer` do all three for data that is already available.
+:func:`group_open` gives access to a group of slots that several programs
+share. :func:`run_array`, and the functions of :mod:`fpgapool.client.arrays`,
+process NumPy arrays; :func:`map` processes many inputs, and :func:`submit` one
+in the background. Importing this package loads only the standard library.
 
-Programs need only this module, ``arrays`` and ``errors``. The packages behind
-it are, from the outside in: ``transfers`` moves whole inputs through
-``sessions`` and ``groups``, which send their data to slots over ``links`` and
-their requests to the pool through ``doors``. ``options`` lists the options of
-a session once for all functions.
+Programs need only this module, ``arrays`` and ``errors``. Internally,
+``transfers`` moves whole inputs through ``sessions`` and ``groups``, which
+send data to slots over ``links`` and requests to the pool through ``doors``.
+``options`` defines the session options that all functions share.
 """
 
 from fpgapool.client import arrays

@@ -2,10 +2,11 @@
 
 """Process NumPy arrays with an accelerator.
 
-The accelerator's profile says which arrays it takes and returns
+The accelerator's profile declares which arrays it takes and returns
 (:mod:`fpgapool.vocabulary.arrays`). :func:`run_array` works with all
-accelerators; each other function is for one accelerator and has its
-parameters. The first call imports NumPy.
+accelerators; each of the others serves one accelerator and names its
+parameters. Parameters that those do not describe are the same as for
+:func:`run_array`. The first call imports NumPy.
 """
 
 from __future__ import annotations
@@ -90,9 +91,9 @@ def fft(
 ) -> numpy.typing.NDArray[numpy.complex64]:
     """Transform frames with the accelerator ``fft``, like ``numpy.fft.fft``.
 
-    :param frames: array of ``complex64``; its last dimension is a frame.
+    :param frames: array of ``complex64``; the last dimension is a frame.
     :param norm: ``backward``, ``forward`` or ``ortho``, as in NumPy.
-    :param convert: see :func:`fpgapool.client.run_array`, also for the rest.
+    :param convert: as in :func:`fpgapool.client.run_array`, like the rest.
     :returns: array of ``complex64`` with the same shape.
     :raises: as :func:`fpgapool.client.run_array`.
     """
@@ -113,13 +114,12 @@ def dtw(
 ) -> numpy.typing.NDArray[numpy.float64]:
     """Measure distances between series with the accelerator ``dtw``.
 
-    The last dimension is a series; the dimensions before it are broadcast, so
-    that one series can be compared with many.
+    The last dimension is a series; the others are broadcast, as in NumPy.
 
     :param first: array of ``float32`` or ``float64``.
     :param window_samples: maximum distance in time between aligned samples;
         None means no limit.
-    :param convert: see :func:`fpgapool.client.run_array`, also for the rest.
+    :param convert: as in :func:`fpgapool.client.run_array`, like the rest.
     :returns: array of ``float64`` without the last dimension.
     :raises: as :func:`fpgapool.client.run_array`.
     """
@@ -159,9 +159,8 @@ def sobel(
 ) -> numpy.typing.NDArray[numpy.uint8]:
     """Find edges in grayscale images with the accelerator ``sobel``.
 
-    :param frames: array of ``uint8``; its last dimensions are 480 rows of 640
-        pixels.
-    :param convert: see :func:`fpgapool.client.run_array`, also for the rest.
+    :param frames: array of ``uint8``; last dimensions: 480 rows, 640 pixels.
+    :param convert: as in :func:`fpgapool.client.run_array`, like the rest.
     :returns: array of ``uint8`` with the same shape.
     :raises: as :func:`fpgapool.client.run_array`.
     """
@@ -176,7 +175,7 @@ class Call:
 
     :param named: options of sessions, and parameters of the accelerator.
     :raises TypeError: if a parameter is given twice.
-    :raises errors.InvalidParams: if one cannot be represented in JSON.
+    :raises errors.InvalidParams: if JSON cannot represent a parameter.
     """
 
     def __init__(
@@ -212,9 +211,7 @@ class Call:
         self._schema: forms.Schema | None = None
 
     def check(self, timeout_s: float | None) -> None:
-        """Check with the pool whether the accelerator has the named
-        parameters.
-        """
+        """Check the named parameters against the accelerator's schema."""
         seconds = checks.seconds(timeout_s, "timeout_s")
         self._check(channel.deadline_after(seconds), None)
 
@@ -352,8 +349,7 @@ class Call:
     ) -> tuple[int, ...] | None:
         """Check the shape.
 
-        :returns: the dimensions of the result before those of an item; None
-            means one dimension of any length.
+        :returns: the result's leading dimensions; None means one of any size.
         """
         item = arrays.input.shape
         dimensions = array.ndim - len(item)
@@ -450,7 +446,7 @@ def _name(dtype: Any) -> str:
 def _conversion(numpy: Any, array: Array, dtype: Any) -> Array | None:
     """Convert numbers.
 
-    :returns: the array; None if rounding is not enough to convert a number.
+    :returns: None if the type cannot represent a number even after rounding.
     """
     integers = array.dtype.kind in "biu" and dtype.kind in "iu"
     if not integers and not numpy.can_cast(

@@ -42,8 +42,7 @@ def submit(
     :param named: see :func:`run_array`.
     :returns: the future of the output: a ``bytearray`` or an array. Its errors
         are those of :func:`run_buffer` and :func:`run_array`.
-    :raises errors.InvalidRequest: if an argument is found to be invalid
-        without a request to the pool.
+    :raises errors.InvalidRequest: if a check that needs no request fails.
     """
     call = arrays.Call("submit", accelerator, named, convert=convert)
     checks.seconds(timeout_s, "timeout_s")
@@ -60,24 +59,23 @@ def map(
     timeout_s: float | None = None,
     **named: Any,
 ) -> Iterator[Result]:
-    """Process many arrays, or many pieces of memory.
+    """Process many arrays or byte buffers.
 
-    Each input has its own session. For many short inputs, a group is
-    faster: :meth:`Group.map`. Closing the iterator ends the running sessions,
-    and so does an error.
+    Each input has its own session. For many short inputs, a group is faster:
+    :meth:`Group.map`. Closing the iterator, or an error, ends the running
+    sessions.
 
     :param inputs: see ``data`` of :func:`submit`; they are read as sessions
         end, so at most ``sessions`` inputs and outputs are in memory.
-    :param sessions: maximum number of sessions that are open or waiting for a
-        slot at the same time.
+    :param sessions: maximum number of open and waiting sessions.
     :param timeout_s: time limit for each input.
     :param named: see :func:`run_array`; the same for all inputs.
     :raises errors.InvalidRequest: immediately, if an argument is invalid;
         ``request_id`` is not accepted, because it names a single session.
     :raises TypeError: immediately, for the same reasons as :func:`run_array`.
     :raises: as :func:`run_array` and :func:`run_buffer`, when the iterator
-        reaches the input that failed; the error's ``index`` is the number of
-        that input, from 0.
+        reaches the input that failed; the error's ``index`` is the input's
+        number, from 0.
     """
     call = arrays.Call("map", accelerator, named, convert=convert)
     checks.argument(shapes.integer(1), sessions, "sessions")
@@ -130,14 +128,14 @@ def _first(
 
 
 class _Token(cancelling.CancelToken):
-    """A token that can be attached to another, to be cancelled with it."""
+    """A token that can be attached to another one, which then cancels it."""
 
     def shutdown(self) -> None:
         self.cancel()
 
 
 class _Future(concurrent.futures.Future[Result]):
-    """Is not marked as running, so that it can be cancelled until it ends."""
+    """A future that is never marked as running, so it remains cancellable."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ class Stoppable(Protocol):
     """An object that a token can stop, for example a channel."""
 
     def shutdown(self) -> None:
-        """Wake all threads that wait there; may be called from any thread."""
+        """Wake all threads that wait on this object; thread-safe."""
 
 
 class CancelToken:
@@ -34,8 +34,8 @@ class CancelToken:
         # thread that holds the lock.
         self._lock = threading.RLock()
         self._event = threading.Event()
-        # Channels, in the order of attaching, with the process that attached
-        # them: a forked child must not shut down its parent's channels.
+        # Attached channels, in order, with the process that attached them: a
+        # forked child must not shut down its parent's channels.
         self._channels: dict[Stoppable, int] = {}
 
     def cancel(self) -> None:
@@ -53,17 +53,14 @@ class CancelToken:
         return self._event.is_set()
 
     def check(self) -> None:
-        """Do nothing unless cancelled.
-
-        :raises errors.Cancelled: if cancelled.
-        """
+        """Raise :class:`errors.Cancelled` if cancelled."""
         if self._event.is_set():
             raise errors.Cancelled()
 
     def wait(self, timeout_s: float) -> None:
         """Sleep, unless cancelled.
 
-        :raises errors.Cancelled: as soon as cancelled.
+        :raises errors.Cancelled: as soon as the token is cancelled.
         """
         if self._event.wait(timeout_s):
             raise errors.Cancelled()
@@ -80,7 +77,7 @@ class CancelToken:
             self._channels[attached] = os.getpid()
 
     def detach(self, attached: Stoppable) -> None:
-        """Forget a channel."""
+        """Undo :meth:`attach`."""
         with self._lock:
             self._channels.pop(attached, None)
 

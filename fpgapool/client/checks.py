@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks of a caller's arguments, before anything is sent."""
+"""Check a caller's arguments before anything is sent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_PARAMS_BYTES = frames.MAX_JSON_BYTES - 1024
 _NAME = shapes.matching("(?s:.){1,255}", "a name of 1 to 255 characters")
 _T = TypeVar("_T")
 
-#: Environment variable: whether programs require TLS by default.
+#: Environment variable that says whether programs require TLS by default.
 REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
 
 
@@ -137,8 +137,8 @@ def params(value: object) -> dict[str, Any]:
 
     :param value: mapping of names to values. Bytes become hexadecimal digits;
         NumPy scalars and arrays become numbers and lists.
-    :raises errors.InvalidParams: if it is not a mapping with names, or JSON
-        cannot represent a value.
+    :raises errors.InvalidParams: if it is not a mapping with strings as names,
+        or JSON cannot represent a value.
     """
     if value is None:
         return {}
@@ -213,7 +213,7 @@ def schema_check(
     """Return a check like :func:`params_schema`, for repeated use."""
     if not schema:
         return lambda values: None
-    # Imported late, because this takes longer than the rest of the client.
+    # Imported late: importing it takes longer than importing the client.
     import jsonschema  # type: ignore[import-untyped]
 
     validator = jsonschema.validators.validator_for(schema)(schema)
@@ -241,6 +241,6 @@ def _describe(error: Any) -> str:
         known = ", ".join(sorted(error.schema.get("properties", {})))
         return f"{path}: unknown name; known names: {known or 'none'}"
     if error.validator == "pattern" and "description" in error.schema:
-        # Describe the rule instead; the message must not show the value.
+        # Quote the description; the message must not show the value.
         return f"{path}: must be: {error.schema['description']}"
     return f"{path}: must satisfy {error.validator} {error.validator_value}"

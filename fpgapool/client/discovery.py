@@ -25,8 +25,7 @@ def find(
     from ``FPGAPOOL_SOCKET`` or at a conventional path; the API at
     ``FPGAPOOL_API_URL``, with the token in ``FPGAPOOL_INSTANCE_TOKEN``; the
     API of the cloud in ``OS_CLOUD`` or the other variables ``OS_…``; the API
-    that Nova announces to this instance, on its config drive or through the
-    metadata service.
+    that Nova announces to this instance.
 
     :param finder: finder of Nova's data; None means the process's own.
     :returns: path of the front door's socket, or the API.

@@ -27,18 +27,25 @@ class DryRun:
         would wait, or ``REJECTED`` if the pool would reject it.
     :ivar reasons: codes that say why it would wait or be rejected.
     :ivar message: human-readable reason why it would be rejected.
-    :ivar expected_wait_s: expected wait; None if unknown or rejected.
+    :ivar expected_wait_s: expected wait; None if unknown or rejected. Nine of
+        ten waits lie between ``expected_wait_low_s`` and
+        ``expected_wait_high_s``.
     """
 
     state: str
     reasons: tuple[str, ...] = ()
     message: str = ""
     expected_wait_s: float | None = None
+    expected_wait_low_s: float | None = None
+    expected_wait_high_s: float | None = None
 
     @property
     def fits(self) -> bool:
         """Whether it would get a slot at once."""
         return self.state == states.PREPARING
+
+
+_WAITS = ("expected_wait_s", "expected_wait_low_s", "expected_wait_high_s")
 
 
 @functools.partial(
@@ -54,13 +61,12 @@ def acc_dry_run(
 ) -> DryRun:
     """Report what :func:`acc_open` would get now, without opening a session.
 
-    The result is valid only at this moment, and does not reserve a slot.
+    The result is valid only for this moment; no slot is reserved. Parameters
+    not described here are those of :func:`acc_open`.
 
-    :param params: parameters that are already known, to be checked.
-    :param accelerator: see :func:`acc_open`, also for the other parameters.
-    :raises errors.RequestRejected: with code ``RATE_LIMITED`` if there were
-        too many dry runs, or ``DRY_RUN_UNSUPPORTED`` if the pool does not
-        support them.
+    :param params: parameters to check; those not known yet may be omitted.
+    :raises errors.RequestRejected: with code ``RATE_LIMITED`` after too many
+        dry runs, or ``DRY_RUN_UNSUPPORTED`` if the pool cannot do them.
     :raises: otherwise, as :func:`acc_open`.
     """
     members = checks.request(accelerator, size_bytes, **options)
@@ -83,9 +89,12 @@ def _read(reply: messages.Message) -> DryRun:
             frames.require(reply, "state", str),
             tuple(map(str, frames.require(reply, "reasons", list))),
             frames.require(reply, "message", str),
-            None
-            if reply.get("expected_wait_s") is None
-            else frames.require(reply, "expected_wait_s", (int, float)),
+            *(
+                None
+                if reply.get(name) is None
+                else frames.require(reply, name, (int, float))
+                for name in _WAITS
+            ),
         )
     except frames.ProtocolError as exc:
         raise errors.FrontDoorUnavailable(

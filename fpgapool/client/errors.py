@@ -126,7 +126,7 @@ class TaskFailed(FpgapoolError):
 
 
 class ChecksumMismatch(SessionFailed):
-    """The accelerator's data differs from what the client sent or received.
+    """The accelerator processed data that differs from the client's data.
 
     :ivar direction: ``input`` or ``output``.
     :ivar start_bytes: position up to which the data is correct.

@@ -28,7 +28,7 @@ class Accelerator:
     :ivar stateless: whether a session can continue in another slot.
     :ivar chunk_multiple_bytes: the length of every piece of input, except the
         last, is a multiple of this.
-    :ivar slots: number of the pool's slots that have a shape that it fits.
+    :ivar slots: number of the pool's slots whose shape it fits.
     :ivar free_slots: number of these slots that are idle now.
     """
 

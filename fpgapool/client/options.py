@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The options of a session, which all functions that open one share.
+"""The options of a session, shared by all functions that open one.
 
 :class:`Options` is the only list of them. The options that are sent to the
 pool come from :class:`fpgapool.vocabulary.session.Options`, as do those of
@@ -29,15 +29,15 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class DoorOptions(TypedDict, total=False):
     """How to reach the pool.
 
-    :param front_door: path of the front door's socket, or the pool's API
-        for programs that do not run on its hosts. The default is what
-        :func:`fpgapool.client.discovery.find` finds: the front door of this
-        host, or the API that the environment or, in an instance, Nova names.
+    :param front_door: path of the front door's socket, or the pool's API for
+        programs that do not run on its hosts. By default,
+        :func:`fpgapool.client.discovery.find` chooses: the front door of this
+        host, or the API named by the environment or, in an instance, by Nova.
     :param cancel: setting it ends the request or the session.
-    :param require_tls: refuse, with the code ``TLS_REQUIRED``, to send data to
-        another host, or requests to an API, without TLS. None means the value
-        of ``FPGAPOOL_REQUIRE_TLS``, or False if it is not set. Data on this
-        host stays in memory and needs no TLS.
+    :param require_tls: fail with the code ``TLS_REQUIRED`` instead of sending
+        data to another host, or requests to an API, without TLS. None means
+        the value of ``FPGAPOOL_REQUIRE_TLS``, or False if it is not set. Data
+        on this host stays in memory and needs no TLS.
     """
 
     front_door: str | apidoor.PoolApi | None
@@ -55,16 +55,16 @@ class Options(DryRunOptions, total=False):
     :param params: parameters of the accelerator; bytes are sent as hexadecimal
         digits. They go only to the worker, never through the pool's services.
     :param request_id: the caller's name for the request: repeating a request
-        with the same name never opens a second session. None means a random
-        name.
+        never opens a second session. None means a random name.
     :param on_state: called with a view of the session whenever its state or
         its place in the queue changes, even if it later moves to another slot.
         If the CPU computes, the view is READY and has a reason.
     :param verify: check the parameters against the accelerator's schema
         before requesting a slot; the worker always checks them.
-    :param fallback: ``cpu``, or None to raise the error.
-    :param meanwhile: ``cpu``, or None to wait for a slot. ``on_state`` is then
-        called by another thread.
+    :param fallback: ``cpu`` to compute on this machine if the pool cannot
+        serve the request; None to raise the error.
+    :param meanwhile: ``cpu`` to compute on this machine until there is a slot,
+        with ``on_state`` called in another thread; None to wait.
     :param checksum: compare the CRC-32 checksums of input and output with
         those of the accelerator's board before a result is returned. This
         takes time on both sides. If a slot does not support this, the session
@@ -72,8 +72,8 @@ class Options(DryRunOptions, total=False):
         nothing is compared, and :attr:`Session.checksum` is false.
     :param away_timeout_s: how long the pool may be unreachable, which means
         that neither its front door nor the worker of the session's slot
-        responds. None means without limit while the request waits; a session
-        with a slot fails after about a minute.
+        responds. None means no limit while the request waits; a session with a
+        slot fails after about a minute.
     :param on_away: called when the front door or the slot's worker becomes
         unreachable while the request or session continues. Its arguments are
         the human-readable name of what does not respond, and the seconds until
@@ -122,11 +122,9 @@ DEFAULTS: Options = {
 def accepted(function: _Function, options: Any = Options) -> _Function:
     """Reject unknown options of a function, and show the known ones in help.
 
-    The function ends with ``**options: Unpack[…]``, which type checkers and
-    editors read.
+    The function's ``**options: Unpack[…]`` is for type checkers and editors.
 
-    :returns: the function, which raises TypeError for unknown names before it
-        does anything else.
+    :returns: the function, which first raises TypeError for unknown names.
     """
     shown(function, options)
     known = frozenset(inspect.signature(function).parameters)

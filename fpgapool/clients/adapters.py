@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Connect to other services, as groups of the configuration specify."""
+"""Connect to other services with the options of a configuration group."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def load(
     """Return a ``keystoneauth1.adapter.Adapter``; it connects when used.
 
     :param conf: the configuration, with keystoneauth's options for the group.
-    :param timeout_s: timeout of each request to Keystone; None means the
-        group's value.
+    :param timeout_s: timeout of Keystone requests; None keeps the configured
+        one.
     :returns: None if the group does not configure authentication.
     :raises ConfigurationError: if the configuration is invalid.
     """

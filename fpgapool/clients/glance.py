@@ -29,7 +29,7 @@ _RETRIABLE_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class Body(Protocol):
-    """A file that is read while it is sent."""
+    """A file-like object that is read while it is sent."""
 
     def read(self, size: int = -1, /) -> bytes:
         """Return up to this many bytes; empty at the end."""
@@ -50,8 +50,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 class Glance:
     """Operations on images; thread-safe.
 
-    All methods raise StoreUnavailable if a retry may succeed, and otherwise
-    StoreFailed.
+    Methods raise StoreUnavailable if a retry may succeed, else StoreFailed.
 
     :raises ConfigurationError: if the group's options are invalid.
     """
@@ -83,14 +82,13 @@ class Glance:
         return str(found["id"])
 
     def upload(self, image_id: str, body: Body) -> None:
-        """Send an image's file; read errors are raised unchanged."""
+        """Send an image's file; errors of reading it are raised unchanged."""
         with _translated():
             self._images.put(
                 f"/v2/images/{image_id}/file",
                 data=body,
                 headers={"Content-Type": "application/octet-stream"},
-                # Do not retry: the file has been read, so nothing would be
-                # sent.
+                # Do not retry: the file has already been read.
                 connect_retries=0,
             )
 

@@ -23,8 +23,7 @@ from fpgapool.clients import adapters
 from fpgapool.common import exception
 from fpgapool.conf import nova as options
 
-#: Servers include their flavor's extra specs since 2.47, and hypervisors have
-#: UUIDs since 2.53.
+#: Since 2.47, servers include extra specs; since 2.53, hypervisors have UUIDs.
 MICROVERSION = "2.53"
 
 #: Migrations have UUIDs, and are paged, since 2.59.
@@ -45,8 +44,7 @@ class Server:
 
     :ivar hypervisor: name of its compute node's hypervisor; None if it has no
         compute node, because it is not yet scheduled or is shelved.
-    :ivar extra_specs: its flavor's extra specs; None if this user may not see
-        them.
+    :ivar extra_specs: its flavor's extra specs; None if they are not visible.
     """
 
     id: str
@@ -66,8 +64,7 @@ class Server:
 class Computes:
     """The compute nodes.
 
-    :ivar by_name: UUIDs by hypervisor name; without names that are used in
-        several cells.
+    :ivar by_name: UUIDs by hypervisor name, except names in several cells.
     """
 
     uuids: frozenset[str] = frozenset()
@@ -77,8 +74,8 @@ class Computes:
 class Nova:
     """Nova's API; thread-safe.
 
-    The first call connects. Every method raises NovaUnavailable if there is
-    no valid response.
+    The first call connects. Methods raise NovaUnavailable if there is no valid
+    response.
     """
 
     def __init__(
@@ -98,8 +95,7 @@ class Nova:
     ) -> Self | None:
         """Return a client for the group ``[nova]`` of the configuration.
 
-        :param timeout_s: timeout of each request; None means the group's
-            value.
+        :param timeout_s: timeout of requests; None means the configured one.
         :returns: None if the group does not configure authentication.
         :raises ConfigurationError: if the group is invalid.
         """
@@ -125,9 +121,9 @@ class Nova:
     def servers(self, changed_since: float | None = None) -> Iterator[Server]:
         """Yield the instances of all projects.
 
-        :param changed_since: wall clock time; yield only instances that have
-            changed since then, including deleted ones. None means all that are
-            not deleted.
+        :param changed_since: wall clock time; yield only instances that
+            changed since then, including deleted ones. None means all that
+            exist.
         """
         query: dict[str, Any] = {"all_tenants": "1"}
         if changed_since is not None:

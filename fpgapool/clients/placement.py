@@ -27,10 +27,10 @@ _CONCURRENT_UPDATE = "placement.concurrent_update"
 _INVENTORY_IN_USE = "placement.inventory.inuse"
 _PROVIDER_IN_USE = "placement.resource_provider.inuse"
 
-# How often a change is retried after conflicts.
+# Maximum number of attempts to make a change that conflicts with others.
 _MAX_ATTEMPTS = 5
 
-# Statuses that other requests of this user would get as well.
+# Statuses that all other requests of this user would get, too.
 _USELESS = frozenset({401, 403, 406})
 
 
@@ -60,7 +60,6 @@ class Inventory:
     reserved: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Return the inventory in Placement's format."""
         return {
             "total": self.total,
             "reserved": self.reserved,
@@ -74,9 +73,8 @@ class Inventory:
 class Placement:
     """Placement's API; not thread-safe.
 
-    The first call connects. Every method raises PlacementUnavailable if there
-    is no valid response, or its subclass PlacementRefused if Placement rejects
-    the request.
+    The first call connects. All methods raise PlacementUnavailable if there is
+    no valid response, or its subclass PlacementRefused for a rejected request.
 
     :ivar conflicts: number of changes that were retried after a conflict.
     """

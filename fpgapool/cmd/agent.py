@@ -23,10 +23,9 @@ _PROGRAM = "fpgapool-agent"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until a signal.
+    """Run until a signal arrives.
 
-    :returns: 0 after a signal, 1 after an error, 2 if the configuration is
-        invalid.
+    :returns: 0 after a signal, 1 after an error, 2 for invalid configuration.
     """
     try:
         conf = config.init(_PROGRAM, argv)

@@ -31,6 +31,7 @@ from fpgapool.conductor import service as conductor_service
 from fpgapool.db import api as db_api
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
+from fpgapool.vocabulary import scheduling
 
 _LOG_TAIL_LINES = 20
 
@@ -44,7 +45,7 @@ _START_ERRORS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until a signal.
+    """Run until a signal arrives.
 
     :returns: 0 after a signal, 1 after an error, 2 if the command line or
         the configuration is invalid.
@@ -71,7 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog=wiring.PROGRAM,
         description="Run a whole pool with emulated boards on this machine"
@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     cluster = made.add_argument_group("the pool")
     for name, default, text in (
         ("hosts", wiring.Cluster.hosts, "hosts, named node1 and so on"),
-        ("boards", wiring.Cluster.boards, "boards, on the first hosts"),
+        ("boards", wiring.Cluster.boards, "boards, spread over the hosts"),
         ("slots", wiring.Cluster.slots, "slots per board"),
     ):
         cluster.add_argument(
@@ -107,7 +107,9 @@ def parser() -> argparse.ArgumentParser:
         help="do not limit rates; run as fast as possible",
     )
     cluster.add_argument(
-        "--strategy", metavar="NAME", help="scheduling strategy"
+        "--strategy",
+        metavar="NAME",
+        help=f"scheduling strategy; default wra; {scheduling.FITTING_SIZES}",
     )
     cluster.add_argument(
         "--driver",
@@ -207,14 +209,12 @@ def _make_rest_api(*arguments: typing.Any) -> typing.Any:
         from fpgapool.allinone import restapi
     except ImportError as error:
         raise exception.ConfigurationError(
-            reason=f"--api-port needs fpgapool[api]: {error}"
+            reason=f"--api-port requires fpgapool[api]: {error}"
         ) from error
     return restapi.RestAPI(*arguments)
 
 
 class _AllInOne:
-    """One run of the command."""
-
     def __init__(
         self,
         arguments: argparse.Namespace,
@@ -227,7 +227,6 @@ class _AllInOne:
         self._rest_api: typing.Any = None
 
     def run(self) -> int:
-        """Run until a signal."""
         _say(f"starting {self._describe()}")
         conf = wiring.configure(
             self._cluster,
@@ -253,8 +252,7 @@ class _AllInOne:
 
     def _run_services(self, conf: typing.Any) -> int:
         with contextlib.closing(db_api.Database.from_conf(conf)) as database:
-            # SIGHUP means that the terminal was closed: nobody is left to use
-            # the pool, so stop.
+            # SIGHUP means that the terminal was closed: the user is gone.
             runner = service.Runner(conf, on_reload=_stop_this_process)
             conductor = conductor_service.Conductor(
                 conf, database, runner.fail

@@ -24,7 +24,6 @@ _CATEGORIES = {"manage": ("db", "version"), "status": ("upgrade", "check")}
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option that prints the completion."""
     parser.add_argument(
         "--completion",
         action=_Print,
@@ -49,7 +48,7 @@ class _Print(argparse.Action):
             if exc.name != "shtab":
                 raise
             parser.error(
-                "--completion needs shtab: pip install 'fpgapool[cli]'"
+                "--completion requires shtab: pip install 'fpgapool[cli]'"
             )
         parser.exit()
 

@@ -2,12 +2,13 @@
 
 """Start the installed commands, whose libraries and terminal may be missing.
 
-The client library installs every command; an extra installs its libraries. If
-they are missing, the command names the extra instead of printing a traceback.
+Every command is installed with the client library, but an extra installs the
+command's own libraries. If they are missing, the command names the extra
+instead of printing a traceback.
 
 Standard output and error may be closed, full, or without a reader. Output that
-cannot be written is dropped, and the command continues; if the output was for
-standard output, the command's exit code is a failure.
+cannot be written is dropped, and the command continues. If standard output was
+affected, the exit code reports a failure.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ import typing
 from fpgapool.vocabulary import codes
 
 FAILURE = 1
-#: The exit code of shells for a process that SIGINT has ended.
+#: Exit code that shells report for a process that SIGINT ended.
 INTERRUPTED = 130
 
 
 class _Stream(io.FileIO):
     """Standard output or error; drops output that cannot be written.
 
-    :ivar failure: why output was dropped; None if none was.
+    :ivar failure: why output was dropped, or None.
     """
 
     def __init__(self, descriptor: int) -> None:

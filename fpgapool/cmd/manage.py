@@ -59,7 +59,10 @@ _TARGETS = (
 )
 
 _PURGE_BATCH_ROWS = 1000
-# More leaders than any backup can have missed: each usually leads for minutes.
+_NEWEST_SESSIONS = 20_000
+# All of them are in memory for a while.
+_MOST_SESSIONS = 200_000
+# More than the leaders since any backup: each usually leads for minutes.
 _EPOCHS_SINCE_BACKUP = 10_000
 _SECONDS_PER_DAY = 86400
 
@@ -69,7 +72,6 @@ _AUDIT_S = 20.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command."""
     # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
     register_commands(conf)
@@ -234,7 +236,7 @@ def _purge(database: db_api.Database, args: argparse.Namespace) -> int:
     total = _purge_all(database.purge_sessions, finished_before)
     print(f"{total} sessions deleted.")
     total = _purge_all(database.purge_instances, finished_before)
-    print(f"{total} rows of deleted instances deleted.")
+    print(f"{total} rows of former instances deleted.")
     return 0
 
 
@@ -245,6 +247,12 @@ def _purge_all(purge: Callable[[float, int], int], before: float) -> int:
         deleted = purge(before, _PURGE_BATCH_ROWS)
         total += deleted
     return total
+
+
+def _export(database: db_api.Database, args: argparse.Namespace) -> int:
+    from fpgapool.cmd.managing import exporting
+
+    return exporting.export(database, args)
 
 
 def _load(database: db_api.Database, args: argparse.Namespace) -> int:
@@ -398,6 +406,7 @@ def _clean(database: db_api.Database, args: argparse.Namespace) -> int:
 _FILE = Argument("file", type=pathlib.Path, metavar="FILE")
 _CATEGORIES = {
     "db": "Create, migrate and clean up the database.",
+    "session": "Export the sessions that the database keeps.",
     "accelerator": "Add accelerators to the library.",
     "bitstream": "Build, sign and verify bitstreams.",
     "placement": "Clean up resource providers.",
@@ -439,6 +448,30 @@ _COMMANDS = (
             type=arguments.number(float, "a number of days", 0),
             required=True,
         ),
+        recorded=True,
+    ),
+    Command(
+        "session export",
+        _export,
+        "Write ended sessions and the pool's hardware to a file, for"
+        " 'fpgapool-sim advise', which compares strategies on them. The file"
+        " has sizes, times, hosts by number, and projects.",
+        option(
+            "newest",
+            "N",
+            f"export the newest N ended sessions; the default is"
+            f" {_NEWEST_SESSIONS}",
+            type=arguments.number(
+                int, f"a number from 1 to {_MOST_SESSIONS}", 1, _MOST_SESSIONS
+            ),
+            default=_NEWEST_SESSIONS,
+        ),
+        arguments.flag(
+            "pseudonyms",
+            "write numbers instead of the identifiers of projects and the"
+            " names of their applications",
+        ),
+        _FILE,
         recorded=True,
     ),
     Command(

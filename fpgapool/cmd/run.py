@@ -34,13 +34,13 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-#: How long the main thread may take to react to a signal.
+#: How long the main thread has to react to a signal.
 _REACTS_S = 1.0
 # After the time limit, the client ends its waits and releases the slot.
 _CLEANS_UP_S = 2.0
 # The client treats a time limit of 0 as an error.
 _LEAST_S = 0.001
-# Long enough for an agent to restart. The last attempt may take it to 15 s.
+# Long enough for an agent to restart; the last attempt may add a second.
 _AWAY_TIMEOUT_S = 14.0
 
 _NAMES = (
@@ -126,7 +126,6 @@ def _list(
 def _options(
     arguments: argparse.Namespace, token: client.CancelToken
 ) -> dict[str, Any]:
-    """Return the options of a session and of its dry run."""
     return {
         "timeout_s": _left_s(arguments),
         "cancel": token,
@@ -229,7 +228,7 @@ def _left_s(arguments: argparse.Namespace) -> float | None:
 
 
 def _door(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the client's arguments that say how to reach the pool."""
+    """Return the client's arguments for reaching the pool."""
     front_door = arguments.socket
     if arguments.os_cloud is not None:
         front_door = client.PoolApi.from_cloud(arguments.os_cloud)
@@ -249,13 +248,12 @@ class _TimeUp(BaseException):
 class _Interruptible:
     """Makes signals and the time limit interrupt waits.
 
-    Python handles signals only between instructions of the main thread. A
-    signal that arrives just before a wait, or in another thread, does not end
-    the wait; then a repeated signal or the token does.
+    Python handles signals only between instructions of the main thread. If a
+    signal arrives just before a wait, or in another thread, the wait continues
+    until the signal is repeated or the token is cancelled.
 
-    :param timeout_s: the time limit; None means none. When it is exceeded, the
-        client ends its own waits. Waits for a pipe, such as standard output,
-        end a little later.
+    :param timeout_s: time limit, or None. When it is exceeded, the client ends
+        its own waits. Waits for pipes end a little later.
     :ivar token: cancelled if the main thread does not react.
     """
 
@@ -266,7 +264,7 @@ class _Interruptible:
             self._limit_s = timeout_s + _CLEANS_UP_S
         self._is_time_up = False
         self._reacts = threading.Event()
-        # Ensures that no signal is sent after its handler was removed.
+        # Ensures that no signal is sent after its handler is removed.
         self._lock = threading.Lock()
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
@@ -327,7 +325,7 @@ class _Interruptible:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
-    :returns: exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    :returns: exit status: 0 done, 1 failed, 2 invalid usage, 130 interrupted.
     """
     words = sys.argv[1:] if argv is None else argv
     as_json = "--json" in words

@@ -58,9 +58,8 @@ def main(
 ) -> int:
     """Run one of the commands.
 
-    :returns: the exit code: 0; 1 if the real system failed, or a comparison
-        missed its goal; 2 for invalid input; 130 after Ctrl-C or another
-        signal that ends it.
+    :returns: 0; 1 if the real system failed or a comparison missed its goal; 2
+        if the input is invalid; 130 after a signal such as Ctrl-C.
     """
     given = sys.argv[1:] if argv is None else argv
     # Importing the other commands' libraries takes longer than a small run.

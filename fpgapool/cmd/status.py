@@ -4,7 +4,7 @@
 
 Run ``fpgapool-status upgrade check`` with the code of the new release, after
 ``fpgapool-manage db sync`` and before you start services again; it also works
-at any other time. Exit codes are those of oslo.upgradecheck: 0 all is well, 1
+at any other time. Exit codes are those of oslo.upgradecheck: 0 success, 1
 warnings, 2 the services would not work, 255 the check itself failed.
 """
 
@@ -34,9 +34,9 @@ PROGRAM = "fpgapool-status"
 
 _CHARACTER_SET = "utf8mb4"
 _COLLATION = "utf8mb4_bin"
-#: Transports within a process, or for tests of oslo.messaging.
+#: Transports within a process, or for oslo.messaging's own tests.
 _TEST_TRANSPORTS = ("fake", "kombu+memory")
-# How often the leader renews its lease before it would expire.
+# Number of times the leader renews its lease in ``lease_s``.
 _RENEWALS = 3
 _MOST_NAMES = 5
 
@@ -52,7 +52,6 @@ def main(
     *,
     wait_s: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Run a command."""
     # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
     checks = register_commands(conf, wait_s)
@@ -91,7 +90,7 @@ def _failure(details: str) -> upgradecheck.Result:
 def _checked(
     check: Callable[["Checks"], _Found],
 ) -> Callable[["Checks"], upgradecheck.Result]:
-    """Return a check that also fails if the database does."""
+    """Return a check that reports a failure of the database as its own."""
 
     @functools.wraps(check)
     def run(checks: "Checks") -> upgradecheck.Result:
@@ -108,7 +107,7 @@ def _checked(
 class Checks(upgradecheck.UpgradeCommands):
     """The checks; each result says what to do.
 
-    :param conf: configuration; read from files before :meth:`check` is called.
+    :param conf: configuration; its files must be read before :meth:`check`.
     :param wait_s: sleeps between two reads of the leader's lease.
     """
 
@@ -120,7 +119,6 @@ class Checks(upgradecheck.UpgradeCommands):
         self._opened: db_api.Database | None = None
 
     def close(self) -> None:
-        """Close the connections to the database."""
         if self._opened is not None:
             self._opened.close()
 
@@ -167,8 +165,8 @@ class Checks(upgradecheck.UpgradeCommands):
         wrong = sorted(set(found) & set(models.metadata.tables))
         if wrong:
             return _failure(
-                f"Tables without collation {_COLLATION}, in which names that"
-                " differ only in case are equal, or characters are lost:"
+                f"These tables lack the collation {_COLLATION}, so they may"
+                " confuse names that differ only in case, or lose characters:"
                 f" {', '.join(wrong)}. Convert them with ALTER TABLE ..."
                 f" CONVERT TO CHARACTER SET {_CHARACTER_SET}"
                 f" COLLATE {_COLLATION}."
@@ -182,14 +180,15 @@ class Checks(upgradecheck.UpgradeCommands):
         if encoding != "UTF8":
             return _failure(
                 f"The database's encoding {encoding} cannot store all"
-                " characters: dump it and restore it into one with UTF8."
+                " characters: dump it, and restore it into a database with"
+                " encoding UTF8."
             )
         return None
 
     def _check_sqlite(self, _connection: sa.Connection) -> _Found:
         return _warning(
-            "The database is a file: only the processes of one machine can"
-            " share it. Set [database] connection."
+            "The database is an SQLite file, which only processes on one"
+            " machine can share. Set [database] connection."
         )
 
     def _check_library(self) -> _Found:
@@ -198,8 +197,8 @@ class Checks(upgradecheck.UpgradeCommands):
             count = connection.scalar(query)
         if not count:
             return _warning(
-                "The library has no accelerators: to load those of this"
-                " release, run 'fpgapool-manage accelerator load --builtin'."
+                "The library has no accelerators. Run 'fpgapool-manage"
+                " accelerator load --builtin' to load this release's."
             )
         return None
 
@@ -212,8 +211,8 @@ class Checks(upgradecheck.UpgradeCommands):
             if self._database.read_lease() != before:
                 return None
         return _warning(
-            f"{before.holder} led last and no longer renews its lease: start"
-            " a conductor."
+            f"{before.holder}, the last leader, no longer renews its lease:"
+            " start a conductor."
         )
 
     def _check_hosts(self) -> _Found:
@@ -268,8 +267,8 @@ class Checks(upgradecheck.UpgradeCommands):
         options = self._conf[group]
         if not (options.auth_type or options.auth_section):
             return _warning(
-                "[keystone_authtoken] does not set auth_type. The API needs"
-                " it; conductors and agents do not."
+                "[keystone_authtoken] does not set auth_type, which the API"
+                " requires; conductors and agents do not."
             )
         return None
 

@@ -3,7 +3,7 @@
 """``fpgapool-yarn-labels``: label YARN's nodes with their accelerators.
 
 It watches the pool, and runs ``yarn rmadmin`` when a node's label must change.
-If either fails, it prints the error and tries again. It runs until a signal.
+If either fails, it prints the error and retries. It runs until a signal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Hosts: typing.TypeAlias = list[dict[str, typing.Any]]
 
 
 def main(argv: collections.abc.Sequence[str] | None = None) -> int:
-    """Run until a signal.
+    """Run until a signal arrives.
 
     :returns: 0 after SIGTERM, 130 after SIGINT, 1 if the pool cannot be found.
     """
@@ -85,7 +85,7 @@ class Watcher:
         try:
             changes = self._labels.decide(self._hosts(), now_s)
         except client.FpgapoolError as exc:
-            _tell(f"the pool does not respond; labels are unchanged: {exc}")
+            _tell(f"the pool does not respond, so labels are unchanged: {exc}")
             return
         if not changes:
             return
@@ -129,7 +129,7 @@ class Yarn:
         self._run(
             "-replaceLabelsOnNode",
             " ".join(
-                # A node without "=" loses its label.
+                # Without "=", a node loses its label.
                 f"{node}={label}" if label else node
                 for node, label in sorted(wanted.items())
             ),
@@ -147,8 +147,7 @@ class Yarn:
 def hosts(front_door: str | client.PoolApi | None) -> Hosts:
     """Return the hosts of the pool.
 
-    :param front_door: how to reach the pool; None means as the environment
-        says.
+    :param front_door: how to reach the pool; None lets the environment decide.
     :raises client.FpgapoolError: if the pool does not respond.
     """
     (pool,) = asking.ask(
@@ -163,7 +162,6 @@ def _tell(text: str) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         PROGRAM,
         description="Label each Hadoop YARN node with the accelerator that"

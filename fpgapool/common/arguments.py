@@ -88,7 +88,7 @@ def number(
 ) -> Callable[[str], float]:
     """Return a parser of numbers within bounds.
 
-    :param what: what errors say was expected: ``"a number of seconds"``.
+    :param what: the expected value in errors, such as ``"a number of bytes"``.
     """
 
     def parse(text: str) -> float:
@@ -110,7 +110,7 @@ positive = number(float, "a positive number", sys.float_info.min)
 def matching(pattern: str, what: str) -> Callable[[str], str]:
     """Return a parser of strings that match a pattern.
 
-    :param what: what errors say was expected.
+    :param what: the expected value, for errors.
     """
 
     def parse(text: str) -> str:

@@ -27,7 +27,7 @@ class WallClock:
         wall: Callable[[], float] | None = None,
         monotonic: Callable[[], float] | None = None,
     ) -> None:
-        # Looked up here and not at import, because tests replace them.
+        # Look them up here and not at import, because tests replace them.
         wall = wall or time.time
         self._monotonic = monotonic = monotonic or time.monotonic
         # wall() may be slow, so read the monotonic clock after it.

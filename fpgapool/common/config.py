@@ -17,7 +17,7 @@ from fpgapool.common.monitoring import lost_lines
 
 PROJECT = "fpgapool"
 
-# By default these log every connection and every statement.
+# By default, these loggers log every connection and every statement.
 _QUIET_LOGGERS = [
     "amqp=WARNING",
     "oslo_messaging=INFO",
@@ -75,7 +75,7 @@ def init_tool(
     *,
     conf: cfg.ConfigOpts = cfg.CONF,
 ) -> None:
-    """Like :func:`init`, for a command that prints to standard output.
+    """Call :func:`init` for a command that prints to standard output.
 
     The log goes to standard error. Debug lines appear only if the command line
     has ``--debug``.

@@ -65,7 +65,7 @@ class DatabaseSchemaMismatch(DatabaseError):
 
     code = codes.DATABASE_SCHEMA_MISMATCH
     msg_fmt = (
-        "The database schema does not fit this version ({reason}); run"
+        "The database schema does not match this version ({reason}); run"
         " 'fpgapool-manage db sync'"
     )
 
@@ -164,10 +164,7 @@ class BitstreamRefused(FpgapoolException):
 
 
 class GroupRefused(FpgapoolException):
-    """This change to a group or its clients is not allowed.
-
-    The code says why.
-    """
+    """This change to a group is not allowed; the code says why."""
 
     code = codes.GROUP_NOT_FOUND
     msg_fmt = "The group cannot be changed: {reason}"

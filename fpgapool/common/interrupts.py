@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes signals end a command only after it has cleaned up."""
+"""Lets a command clean up before a signal ends it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import contextlib
 import signal
 import typing
 
-#: Signals by which users, terminals, batch systems and resource limits end a
+#: Signals with which users, terminals, batch systems and resource limits end a
 #: process. They include SIGQUIT, which therefore does not dump core; use
 #: SIGABRT for that.
 SIGNALS = (

@@ -192,13 +192,11 @@ class MemoryDriver(base.BaseDriver):  # type: ignore[misc]
         return _Listener(self._bus, addresses, batch_size, batch_timeout)
 
     def send_notification(self, *args: object, **kwargs: object) -> None:
-        """Raise an error: this driver supports only RPC."""
         raise NotImplementedError(f"{SCHEME} supports only RPC")
 
     def listen_for_notifications(
         self, *args: object, **kwargs: object
     ) -> base.Listener:
-        """Raise an error: this driver supports only RPC."""
         raise NotImplementedError(f"{SCHEME} supports only RPC")
 
     def cleanup(self) -> None:

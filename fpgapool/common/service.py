@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs a daemon as one process, which signals stop and reload.
+"""Runs a daemon as one process; signals stop it or reload its options.
 
 Unlike oslo.service, it launches no worker processes: a daemon's state (the
 scheduling core, the agent's slot table) must have a single owner.
@@ -45,7 +45,7 @@ class Service(Protocol):
 
 
 class _Failed:
-    """Tells the main loop that a thread of a service has failed."""
+    """Notifies the main loop that a thread of a service has failed."""
 
 
 class Runner:
@@ -65,7 +65,7 @@ class Runner:
     ) -> None:
         self._conf = conf
         self._on_reload = on_reload
-        # SimpleQueue.put is reentrant, as one handler may interrupt another.
+        # Its put() is reentrant, because one handler may interrupt another.
         self._inbox: queue.SimpleQueue[signal.Signals | type[_Failed]] = (
             queue.SimpleQueue()
         )

@@ -26,9 +26,9 @@ class ServerContext:
     the previous context stays in use.
 
     :param cert_file: PEM file with the certificate and intermediate ones.
-    :param client_ca_file: PEM file with the CA that must have signed clients'
+    :param client_ca_file: PEM file with the CA that verifies clients'
         certificates; None: clients need no certificate.
-    :raises OSError: if the files cannot be used; ``ssl.SSLError`` is one.
+    :raises OSError: or its subclass ``ssl.SSLError``, if a file is unusable.
     """
 
     cert_file: str

@@ -3,19 +3,18 @@
 """The conductor, which decides who gets which slot.
 
 ``service``
-    A conductor, both on stand-by and as leader; the command starts it.
+    The conductor process, on stand-by or as leader.
 ``rpc``, ``calls``
     The methods that agents and the API call. They check arguments, queue
     inputs and wait for answers.
 ``decisions``
-    Turn inputs and time into rows and messages, without any input or output.
+    Turn inputs and time into rows and messages, without doing any I/O.
 ``runtime``
     The threads of a leader: pump, group commit, senders, election.
 ``outside``
-    Communication with Placement, Nova and Keystone, and notifications.
+    Communicates with Placement, Nova and Keystone, and sends notifications.
 ``counts``, ``metrics``
-    The conductor's counters, and their metrics for Prometheus.
+    The conductor's counters, exported as Prometheus metrics.
 
-Only the leader changes sessions, groups and slots, and only on the thread of
-its pump.
+Only the leader's pump thread changes sessions, groups and slots.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Counts of a conductor since its start, over all its terms."""
+"""A conductor's counts since its start, across all its terms."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fpgapool.common.monitoring import tallies
 
 
 class Counts:
-    """Counts for metrics; :mod:`.metrics` explains each of them.
+    """Counts for metrics, which :mod:`.metrics` explains.
 
-    Each is changed by one thread only, so they need no lock.
+    Only one thread changes each count, so no lock is needed.
     """
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from fpgapool.common.monitoring import metrics
 from fpgapool.conductor import service
 from fpgapool.conductor.decisions.views import summary
 
-# Shorter than Prometheus's own timeout, which is 10 s.
+# Shorter than Prometheus's timeout, which is 10 s by default.
 _PATIENCE_S = 2.0
 
 _GROUP_STATES = ("programming", "serving")
@@ -40,11 +40,11 @@ gauge fpgapool_conductor_leading = leading
 _KNOWN = metrics.table(
     """
 gauge fpgapool_conductor_state_known = known
-    1 if the scheduler answered this scrape in time; 0 if not, and then the
-    scheduler's metrics are absent.
+    1 if the scheduler answered this scrape in time; 0 if not, in which
+    case the scheduler's metrics are absent.
 """
 )
-#: Metrics that a conductor counts over all its terms.
+#: Metrics of all terms of a conductor.
 _COUNTS = metrics.table(
     """
 histogram fpgapool_conductor_wait_seconds = waits_s
@@ -68,7 +68,7 @@ counter fpgapool_conductor_commit_rows_total = commit_rows
 counter fpgapool_conductor_commit_failures_total = commit_failures
     Transactions that were delayed because the database was unavailable.
 counter fpgapool_conductor_purged_rows_total{table} = purged_rows
-    Rows deleted because they ended [database] retention_days ago.
+    Rows of sessions and instances deleted after [database] retention_days.
 counter fpgapool_conductor_messages_dropped_total{sender} = dropped
     Messages to agents dropped because the broker did not keep up, by the
     thread that sends them.
@@ -90,7 +90,7 @@ counter fpgapool_conductor_placement_conflicts_total = placement_conflicts
 counter fpgapool_conductor_placement_requests_total = placement_requests
     Requests to Placement.
 counter fpgapool_conductor_reconcile_total{kind} = reconciled
-    Differences that were found and corrected: slots that work for an unknown
+    Differences that were found and corrected: slots that serve an unknown
     session (stray), orders that were not carried out (not_started,
     not_released), workers that have disappeared (vanished), and, when a
     conductor took over, end_not_recorded, slot_without_session and
@@ -110,7 +110,7 @@ counter fpgapool_conductor_group_slot_seconds_total{state} = group_slot_s
     Time for which groups held slots, while the slots were being programmed
     (programming) and afterwards (serving).
 counter fpgapool_conductor_group_resizes_total{direction} = group_resizes
-    Changes of group sizes, made by owners or by the pool: grow or shrink.
+    Changes to group sizes, by owners or by the pool: grow or shrink.
 counter fpgapool_conductor_deadlines_total{project,result} = deadlines
     Deadlines of ended sessions, by project and result: met or missed.
 counter fpgapool_conductor_slots_taken_back_total{project,reason} = taken_back
@@ -118,7 +118,7 @@ counter fpgapool_conductor_slots_taken_back_total{project,reason} = taken_back
     PREEMPTED, YIELDED, DRAINED, RESERVED.
 """
 )
-#: Metrics that only a leading conductor has.
+#: Metrics of the leader.
 _TERM = metrics.table(
     """
 gauge fpgapool_conductor_epoch = epoch
@@ -131,7 +131,7 @@ gauge fpgapool_conductor_database_failing = committer.failing
     1 while the database is unavailable or does not answer.
 """
 )
-#: Metrics that the leader's scheduler returns.
+#: Metrics of the leader's scheduler.
 _FIGURES = metrics.table(
     """
 gauge fpgapool_conductor_project_queued_sessions{project} = queued_by_project
@@ -148,7 +148,7 @@ gauge fpgapool_conductor_slots{state} = slots
     Slots by state; host_down if their host does not report, disabled if their
     device or host is not enabled.
 gauge fpgapool_conductor_host_up{host} = hosts
-    1 if the host's agent reports, 0 if it does not.
+    1 while the host's agent reports, otherwise 0.
 gauge fpgapool_conductor_host_clock_behind_seconds{host} = clocks_behind_s
     How far the host's wall clock is behind the leader's, according to its last
     reports; negative if it is ahead.
@@ -248,11 +248,9 @@ def fill(
 def _of_first_projects(
     counts: Mapping[tuple[str, str], int], max_projects: int
 ) -> collections.Counter[tuple[str, str]]:
-    """Return counts by project; those of all but the first projects are
-    combined.
+    """Return counts by project, combining all but the first projects.
 
-    A project that has appeared in the metrics stays there, so that no count
-    decreases.
+    These are the projects that were counted first, so that no count decreases.
     """
     found = list(counts.items())
     named = list(dict.fromkeys(project for (project, _), _ in found))

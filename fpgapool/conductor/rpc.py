@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The conductor's RPC endpoint: handlers queue inputs, and return."""
+"""The conductor's RPC endpoint."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A conductor, as stand-by and as leader."""
+"""The conductor service."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _RETRY_S = 2.0
 
 
 class Conductor:
-    """The service of a conductor.
+    """A conductor, on stand-by or as leader.
 
-    :param conf: the global configuration; RPC must have been set up.
+    :param conf: the global configuration, for which RPC has been set up.
     :param keys: the pool's keys, which verify signatures; None: signatures are
         not verified.
-    :raises ConfigurationError: if options of the strategy or of the elasticity
-        policy are invalid, or RPC has too few threads.
+    :raises ConfigurationError: if an option of the strategy or of the
+        elasticity policy is invalid, or if RPC has too few threads.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Conductor:
         self._on_failure = on_failure
         self._keys = keys
         self._term: terms.Term | None = None
-        # Report invalid options before the first election.
+        # Invalid options must be reported before the first election.
         strategy_loading.load_strategy(conf)
         strategy_loading.load_groups(conf)
         base.places(rpc.handler_threads(conf))
@@ -74,13 +74,13 @@ class Conductor:
         self._thread = threads.start_later("conductor", self._run, on_failure)
 
     def start(self) -> None:
-        """Start the threads; the conductor takes part in the election."""
+        """Start the threads, and take part in the election."""
         if self._publisher is not None:
             self._publisher.start()
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish queued work and release the lease."""
+        """Process queued work, and release the lease."""
         self._stopping.set()
         self._deposed.set()
         self._thread.join()
@@ -88,7 +88,7 @@ class Conductor:
             self._publisher.stop()
 
     def wait_until_leading(self, timeout_s: float) -> bool:
-        """:returns: whether this conductor leads within ``timeout_s``."""
+        """Wait until this conductor is the leader; return whether it is."""
         return self._leading.wait(timeout_s)
 
     @property
@@ -107,7 +107,7 @@ class Conductor:
                 LOG.error("This conductor cannot become the leader: %s", error)
                 self._stopping.wait(_RETRY_S)
             finally:
-                # A stand-by frees the memory of the queue.
+                # On stand-by, the queue's memory is freed.
                 garbage.spill(collect=not self._stopping.is_set())
 
     def _lead(self, epoch: int) -> None:
@@ -131,9 +131,7 @@ class Conductor:
         LOG.info("Epoch %d has ended", epoch)
 
     def _enter(self, epoch: int) -> terms.Term:
-        """Begin a term, renewing the lease meanwhile because loading a long
-        queue takes time.
-        """
+        """Begin a term; renew the lease meanwhile, as loading takes time."""
         started_s = time.monotonic()
         with self._election.kept(epoch, self._deposed), garbage.filling():
             term = terms.Term(

@@ -34,10 +34,10 @@ boards, which need only a front door.
 Unix sockets through which programs on this host reach the pool, as
 ``project_id:path`` pairs separated by commas.
 
-Any process that can open a socket acts on behalf of its project. Restrict
-access with the permissions of its directory, or mount it only into the
-project's containers. By default there are no sockets, and programs on this
-host cannot open sessions.
+Any process that can open a socket can act on behalf of the socket's project.
+Restrict access with the permissions of its directory, or mount it only into
+the project's containers. By default there are no sockets, and programs on
+this host cannot open sessions.
 """,
     ),
     cfg.IntOpt(
@@ -152,8 +152,8 @@ After that the request fails with ``CONDUCTOR_UNAVAILABLE``.
         min=0.1,
         max=3600,
         help="""
-Seconds without a message about a waiting session after which the agent
-queries the conductor, because the broker may have lost a message.
+If the agent receives no message about a waiting session for this many
+seconds, it queries the conductor, because the broker may have lost a message.
 """,
     ),
     cfg.BoolOpt(
@@ -190,7 +190,7 @@ fpgapool may use only part of the link.
         max=100,
         help="""
 Maximum share of the network device's rate that the data plane may use in each
-direction, in percent. The rest of the link remains for management and for
+direction, in percent. The rest of the link is left for management and for
 virtual machines. The default, 0, means no cap.
 
 The cap requires CAP_NET_ADMIN, for a small process that oslo.privsep starts.
@@ -297,7 +297,7 @@ slot's session. After that, the worker closes it.
         min=1,
         max=7 * 86400,
         help="""
-Seconds after which a worker with neither an agent nor a session exits.
+Seconds after which a worker exits if it has neither an agent nor a session.
 """,
     ),
     cfg.FloatOpt(
@@ -307,8 +307,8 @@ Seconds after which a worker with neither an agent nor a session exits.
         min=2,
         max=3600,
         help="""
-Seconds within which a worker must answer its agent. The agent kills and
-replaces a worker that does not, for example because it hangs.
+Seconds within which a worker must answer its agent. If a worker hangs or does
+not answer for another reason, the agent kills and replaces it.
 
 If the client has not connected yet, the worker's session gets another slot.
 Otherwise the session ends with ``WORKER_DIED``, and if it is stateless, the

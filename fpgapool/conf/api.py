@@ -55,10 +55,10 @@ Maximum number of entries on one page of a list, even if the request's
         min=0,
         max=1000,
         help="""
-Maximum number of requests in each process that wait at the same time for a
-session to change. When this limit is reached, the API immediately answers one
-request of the project with the most waiting requests, with ``Retry-After``. 0
-means that no request waits.
+Maximum number of requests in each process that can wait at the same time for
+a session to change. When another request would exceed this limit, the API
+immediately answers one request of the project with the most such requests,
+with a ``Retry-After`` header. 0 means that no request waits.
 
 Each waiting request occupies a thread of the server, so these requests get at
 most two thirds of the threads if their number is known; see
@@ -95,11 +95,11 @@ Related options:
 Number of threads in each process of the web server, which is the number of
 requests that the process can answer at the same time.
 
-uWSGI reports it. For other servers, such as gunicorn, set it to the number of
-threads with which they are started. If it is unknown, ``max_project_requests``
-and ``max_waiters`` apply unchanged; if the server has fewer threads than they
-allow, they do not protect projects from each other. With a single thread
-there is no protection.
+uWSGI reports this number. For other servers, such as gunicorn, set it to the
+number of threads with which they are started. Otherwise
+``max_project_requests`` and ``max_waiters`` apply unchanged; if the server has
+fewer threads than they allow, they do not protect projects from each other.
+With a single thread there is no protection.
 """,
     ),
     cfg.FloatOpt(
@@ -118,8 +118,8 @@ its ``wait_s`` is longer. It must be less than the timeouts of proxies.
         min=0.01,
         max=60,
         help="""
-Seconds between database queries for waiting requests. When a request starts
-to wait, the first queries follow each other more quickly.
+Seconds between database queries for waiting requests. The first queries after
+a request starts to wait are more frequent.
 """,
     ),
     cfg.FloatOpt(

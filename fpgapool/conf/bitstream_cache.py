@@ -17,8 +17,8 @@ _group = cfg.OptGroup(
     GROUP,
     title="Bitstream cache",
     help="""
-How an agent fetches bitstream files from the library, and how many it keeps
-in the directory ``bitstream-cache`` of its ``state_path``.
+How an agent fetches bitstream files from the library, and the maximum size of
+its cache, which is the directory ``bitstream-cache`` in ``state_path``.
 """,
 )
 

@@ -13,8 +13,8 @@ _group = cfg.OptGroup(
     "bitstreams",
     title="Bitstream library",
     help="""
-Where the files of bitstreams are stored, and which ones are accepted. The
-API, the conductor and the agents read different options of this group.
+Where bitstream files are stored, and which bitstreams are accepted. The API,
+the conductor and the agents read different options of this group.
 """,
 )
 
@@ -69,8 +69,8 @@ Maximum size of a bitstream's file, in bytes. A larger upload is refused with
         help="""
 Maximum number of concurrent uploads in each API process; one project may have
 at most half of them. Further uploads are refused with ``TOO_MANY_UPLOADS``.
-The number must be less than that of the process's threads: otherwise slow
-uploads would block all other requests.
+The process must have more threads than this: otherwise slow uploads would
+block all other requests.
 """,
     ),
     cfg.FloatOpt(
@@ -102,8 +102,8 @@ agent verifies it every time before it programs a slot, with the keys on its
 own host.
 
 If this is disabled, the API still refuses wrong signatures, but agents verify
-none. ``opencl-source`` and ``opencl-binary`` always need a signature, because
-they can contain native code.
+none. Bitstreams in the formats ``opencl-source`` and ``opencl-binary`` always
+need a signature, because they can contain native code.
 
 A bitstream controls what a board does on its bus. Leave this enabled if
 projects that do not trust each other share boards.
@@ -125,7 +125,7 @@ hosts with boards need this directory.
         min=60,
         help="""
 Seconds after which a file in the store that belongs to no bitstream is
-removed. This must be longer than the longest upload takes.
+removed. This must be longer than any upload takes.
 """,
     ),
 ]

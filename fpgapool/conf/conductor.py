@@ -39,11 +39,13 @@ How waiting sessions are ordered and placed: the name of an entry point in
 ``fifo`` serves sessions in the order of arrival, ``sjf`` serves the smallest
 first, and ``wa`` uses one queue for each range of sizes. ``ra`` and ``wra``
 order like ``fifo`` and ``wa``, and keep data on its host where possible.
+``era`` and ``auto`` compare pairs of sessions and boards by their rates;
+``auto`` also counts programming, and needs no tuning for sizes.
 ``edf`` and ``hjf`` order by deadlines. ``affinity`` avoids reprogramming
 slots.
 
-The default, ``wra``, suits most clouds. Its options are in the group
-``[scheduler]``.
+The options of the default, ``wra``, are in the group ``[scheduler]``. It needs
+thresholds that fit the sizes of the sessions: see ``[scheduler] queues``.
 """,
     ),
     cfg.FloatOpt(
@@ -52,9 +54,9 @@ The default, ``wra``, suits most clouds. Its options are in the group
         min=1,
         max=3600,
         help="""
-Seconds without a report after which a host counts as lost. Sessions that were
-being prepared there return to the queue. Sessions whose data may be flowing
-stay where they are; see ``lost_session_timeout_s``.
+Seconds without a report after which the conductor considers a host lost.
+Sessions that were being prepared there return to the queue. Sessions whose
+data may be flowing stay where they are; see ``lost_session_timeout_s``.
 
 It should be at least three times ``[agent] report_interval_s``, so that one
 late report has no consequences.
@@ -83,7 +85,7 @@ Seconds after which a standby conductor takes over from a leader that does not
 renew its lease in the database. The leader renews it three times in that
 period.
 
-Raise it if the database is regularly unavailable for longer than that, for
+Raise it if the database is regularly unavailable for longer than this, for
 example during its own failover.
 """,
     ),
@@ -123,9 +125,10 @@ boards is not included. The pool assigns no slot that would exceed the cap;
 sessions then wait with the reason ``POWER_CAP``. Lowering the cap does not
 take slots away from sessions. By default there is no cap.
 
-Each slot in use counts as the highest ``active_w`` that any of the pool's own
-accelerators has for its shape (``platforms`` in their profiles), whichever
-accelerator its session uses; if none has ``active_w``, it counts as 0 W.
+A slot in use is charged the highest ``active_w`` that any of the pool's own
+accelerators sets for the slot's shape (under ``platforms`` in its profile),
+regardless of which accelerator the session uses. If no accelerator sets
+``active_w`` for that shape, the slot counts as 0 W.
 """,
     ),
     cfg.DictOpt(
@@ -133,9 +136,8 @@ accelerator its session uses; if none has ``active_w``, it counts as 0 W.
         default={},
         help="""
 Power caps of individual hosts, as ``UUID:watts`` pairs separated by commas.
-Each limits the slots of its host in the way that ``power_cap_w`` limits all
-slots; both apply. If the host's boards file also has a cap, the lower one
-applies.
+The slots in use on such a host do not exceed its cap; ``power_cap_w`` also
+applies. If the host's boards file also has a cap, the lower one applies.
 """,
     ),
     cfg.FloatOpt(
@@ -190,8 +192,8 @@ with ``WORKER_DIED``.
         min=0,
         max=30 * 86400,
         help="""
-Seconds after its first connection at which a session ends as EXPIRED with
-``HOLD_TIMEOUT``, even if it is active. 0 means never.
+A session ends as EXPIRED with ``HOLD_TIMEOUT`` this many seconds after its
+first connection, even if it is active. 0 means never.
 """,
     ),
     cfg.FloatOpt(
@@ -238,8 +240,8 @@ do not show its effect.
         help="""
 Number of consecutive failures of an accelerator in one slot after which its
 sessions avoid all of the host's slots of that shape, as long as another usable
-slot fits. They also avoid these slots if the accelerator could not be prepared
-in more than this many of them since it last worked there.
+slot fits. They also avoid these slots if, since the accelerator last worked
+there, preparing it has failed in more than this many of them.
 
 A failure is a slot that could not be prepared, or a session that ended
 because the accelerator or its worker process failed. Keep this limit below
@@ -311,7 +313,7 @@ are refused with ``SIZE_TOO_LARGE``. The default is 1 PiB.
 How much more than its claim a session may send, as a fraction of the claim.
 
 Beyond that, the session keeps its slot only while no other session waits for
-the slot. Once one does, a stateless session returns to the queue and later
+the slot. When one does, a stateless session returns to the queue and later
 continues in another slot; a stateful one ends with ``CLAIM_EXCEEDED``.
 """,
     ),
@@ -346,9 +348,9 @@ thousands per second, so this is rare; see the metric
         "fair_share",
         default=False,
         help="""
-Whether projects share the slots by weight (by deficit round robin, charged
-with the time for which slots are held, times their rate). ``strategy`` then
-orders the sessions within each project.
+Whether projects share the slots by weight, with deficit round robin: each
+project is charged for the time that it holds a slot, times the slot's rate.
+``strategy`` then orders the sessions within each project.
 
 Without it, the project that submits the most work gets the most slots. Enable
 it in every pool that more than one project uses; ``production.conf.sample``
@@ -369,9 +371,9 @@ Bytes that a project of weight 1 may use in each round of ``fair_share``. A
 session is charged for the capacity of its slot for as long as it holds the
 slot, and at least for its claim.
 
-A good value is about ten sessions of the usual size. A smaller quantum shares
-more evenly in the short run, but gives ``strategy`` fewer sessions to choose
-from, so that all sessions take longer.
+A good value is about ten times the size of a typical session. A smaller
+quantum shares more evenly in the short run, but gives ``strategy`` fewer
+sessions to choose from, so that all sessions take longer.
 """,
     ),
     cfg.Opt(
@@ -380,9 +382,9 @@ from, so that all sessions take longer.
         default={},
         sample_default={"5f0e6b7c9a1d4e2f8b3c7d9e0a1b2c3d": 2.0},
         help="""
-Weights of projects under ``fair_share``, as pairs of a project's ID and a
-number. A project of weight 2 gets twice the bytes of one of weight 1, which
-is the default.
+Weights of projects under ``fair_share``, as ``project_id:weight`` pairs
+separated by commas. A project of weight 2 gets twice the bytes of one of
+weight 1, which is the default.
 """,
     ),
     cfg.FloatOpt(

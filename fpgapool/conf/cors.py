@@ -34,5 +34,4 @@ def list_opts() -> list[cfg.Opt]:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
     conf.register_opts(list_opts(), group=GROUP)

@@ -2,8 +2,8 @@
 
 """Options of the group [database].
 
-Most belong to oslo.db, with different defaults; oslo.db's own entry point adds
-them to the sample configuration.
+oslo.db defines most of them, and its own entry point adds those to the sample
+configuration.
 """
 
 from oslo_config import cfg

@@ -28,8 +28,8 @@ default_opts = [
         sample_default="compute1.example.org",
         max_length=255,
         help="""
-Name of this host, shown to operators and clients. It consists of letters,
-digits and ``_.-``, and begins with a letter or digit.
+Name of this host, shown to operators and clients. It may contain letters,
+digits and ``_.-``, and must begin with a letter or digit.
 
 The default is the host's name in the operating system. Hosts may have the
 same name, for example in different cells; ``host_uuid`` identifies a host.

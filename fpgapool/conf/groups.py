@@ -35,7 +35,6 @@ class Options:
 
     @property
     def name(self) -> str:
-        """The group's name."""
         return str(getattr(self.group, "name", self.group))
 
     def register(self, conf: cfg.ConfigOpts) -> None:
@@ -55,11 +54,7 @@ class Options:
         conf.register_opts(self.own, group=group)
 
     def register_auth(self, conf: cfg.ConfigOpts) -> None:
-        """Register keystoneauth's options.
-
-        Only the client of the service calls this, because most processes have
-        no such client.
-        """
+        """Register keystoneauth's options, which only a client needs."""
         # A slow import that most processes do not need.
         from keystoneauth1 import loading
 

@@ -47,9 +47,9 @@ PEM file with the private key of ``cert_file``, without a password.
     cfg.StrOpt(
         "client_ca_file",
         help="""
-PEM file with the certificate of the CA that must have signed the certificates
-of clients. Clients without such a certificate are refused. By default,
-clients need no certificate.
+PEM file with the certificate of the CA that verifies the certificates of
+clients. Clients without a valid certificate are refused. By default, clients
+need no certificate.
 """,
     ),
     cfg.PortOpt(
@@ -92,9 +92,9 @@ Each process takes the first free port when it receives its first request.
         min=0,
         max=10000,
         help="""
-Number of projects with metrics of their own: those with the longest queues.
-The metrics of the others are summed as the project ``other``, which limits
-the number of time series.
+Maximum number of projects with their own metrics: those with the longest
+queues. To limit the number of time series, the metrics of the others are
+summed as the project ``other``.
 """,
     ),
     cfg.IntOpt(
@@ -103,8 +103,8 @@ the number of time series.
         min=0,
         max=10000,
         help="""
-Number of groups with metrics of their own: those with the most slots. The
-metrics of the others are summed as the group ``other``.
+Maximum number of groups with their own metrics: those with the most slots.
+The metrics of the others are summed as the group ``other``.
 """,
     ),
 ]

@@ -47,7 +47,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
     privsep_opts = [copy.copy(option) for option in priv_context.OPTS]
     for option in privsep_opts:
         if option.dest == "capabilities":
-            # What the process gets unless configured otherwise.
+            # The default that fpgapool sets for this process.
             option.default = ["CAP_NET_ADMIN"]
             # OpenStack 2026.1's generator cannot format the option's own type.
             option.type = types.List()

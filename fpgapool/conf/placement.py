@@ -61,9 +61,9 @@ Seconds that the conductor waits for a response from Placement.
         regex=POOL_NAME,
         help="""
 Name of this pool in Placement: lower-case letters, digits and underscores.
-Pools in one cloud need different names: a pool removes all resource providers
-that have the trait ``CUSTOM_FPGAPOOL_POOL_<POOL_NAME>`` with its name and
-that are not its devices. It does not change any others.
+Pools in one cloud need different names: a pool removes every resource provider
+that has the trait ``CUSTOM_FPGAPOOL_POOL_<POOL_NAME>`` with its name but is
+not one of its devices. It does not change any others.
 
 Before you change the name, run ``fpgapool-manage placement clean`` to remove
 the resource providers with the old name.

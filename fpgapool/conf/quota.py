@@ -44,7 +44,7 @@ limit in Keystone, and to all resources until Keystone first answers.
         min=-1,
         max=2**63 - 1,
         help="""
-Maximum number of slots that a project has at the same time. Its further
+Maximum number of slots that a project may hold at the same time. Its further
 sessions wait, with the reason ``PROJECT_SESSION_LIMIT``, until it releases a
 slot; sessions of other projects overtake them.
 

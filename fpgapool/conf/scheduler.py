@@ -52,9 +52,10 @@ scheduler_opts = [
         default={},
         help="""
 Options of the chosen strategy that this group does not contain, as name:value
-pairs: ``era``, ``hjf``, ``affinity`` and strategies from other packages have
-such options. A value is a number, ``true``, ``false`` or text. The conductor
-refuses to start if the strategy does not have one of these options.
+pairs: ``era``, ``auto``, ``hjf``, ``affinity`` and strategies from other
+packages have such options. A value is a number, ``true``, ``false`` or text.
+The conductor refuses to start if the strategy does not have one of these
+options.
 """,
     ),
     cfg.StrOpt(
@@ -78,7 +79,6 @@ may also take one from a project that has used up its share; between projects,
 priorities count only up to ``[quota] max_priority``. The session that loses
 its slot returns to its place in the queue, and continues in another slot from
 the first missing byte.
-Its client must be of this release or later.
 
 Each project needs a queue of its own, which requires ``[conductor]
 fair_share`` or a quota of sessions.

@@ -22,8 +22,8 @@ vendordata_opts = [
         secret=True,
         sample_default=["<at least 32 random characters>"],
         help="""
-Secrets from which the tokens of instances are derived. All machines with the
-API need the same keys. Without a key, no instance gets a token.
+Secrets from which the tokens of instances are derived. All machines that run
+the API need the same keys. Without a key, no instance gets a token.
 
 The tokens of new instances are derived from the first key. Keep older keys
 below it, one per line: existing instances then keep their tokens when Nova
@@ -95,7 +95,7 @@ instance. Further requests are refused with ``RATE_LIMITED`` and
         min=1,
         max=100000,
         help="""
-Number of requests that an instance may send in a burst.
+Maximum number of requests that an instance may send in a burst.
 """,
     ),
 ]

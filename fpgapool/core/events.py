@@ -49,7 +49,7 @@ class AcceleratorsChanged(Event):
 class HostUp(Event):
     """A new or changed host, with all its devices and slots.
 
-    It brings up all slots that are not faulty. Idempotent.
+    It brings up all slots that are not faulty, and is idempotent.
     """
 
     host: model.HostSpec
@@ -90,7 +90,7 @@ class DeviceDisabled(DeviceEvent):
 
 @model.value
 class DrainRequested(DeviceEvent):
-    """Like :class:`DeviceDisabled`; the core also reports when it is empty.
+    """Like :class:`DeviceDisabled`; the core also reports an empty board.
 
     :param deadline_s: when the remaining holders lose their slots; None:
         never. A job that has not begun then returns to its place in the queue.
@@ -164,7 +164,7 @@ class AcceleratorFaulty(Event):
 
 @model.value
 class AcceleratorRestored(Event):
-    """The same slots may be used for the accelerator again."""
+    """The slots of :class:`AcceleratorFaulty` may be used again."""
 
     host_id: model.HostId
     accelerator: str
@@ -173,13 +173,12 @@ class AcceleratorRestored(Event):
 
 @model.value
 class SessionLimitsChanged(Event):
-    """How many slots a project may hold at once, and its priorities.
+    """How many slots projects may hold at once, and their priorities.
 
     Limits apply only if the strategy shares the pool between projects. A lower
     limit takes no slot away.
 
     :param default: limit of projects that are not listed; None: no limit.
-    :param of_projects: limits of individual projects.
     :param default_priority: the highest priority that counts against other
         projects, for projects that are not listed; None: every priority
         counts.
@@ -330,7 +329,7 @@ class SlotReleased(HolderEvent):
 
 @model.value
 class PrepareFailed(HolderEvent):
-    """The slot could not be prepared; its job returns to its place.
+    """The slot could not be prepared; its job is queued again.
 
     A failed self-test also sends this event.
     """
@@ -351,10 +350,9 @@ class GroupCreated(Event):
 
 @model.value
 class GroupRestored(Event):
-    """A group from before a restart, sent before its assignments.
+    """A group from before a restart; this event precedes its assignments.
 
-    :param wanted: the size it should have, kept until tasks are measured
-        again.
+    :param wanted: the size that it should have until tasks are measured again.
     """
 
     group: model.Group

@@ -101,7 +101,7 @@ class HealthOptions:
             )
 
     def limit(self, level: Level) -> int:
-        """Return how many failures in a row take a unit out."""
+        """Return how many consecutive failures take a unit out."""
         return {
             Level.ACCELERATOR: self.accelerator_limit,
             Level.SLOT: self.slot_limit,
@@ -147,7 +147,7 @@ class TakeOut:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BringBack:
-    """Use a unit again."""
+    """Bring a unit back into use."""
 
     unit: Unit
 
@@ -165,8 +165,8 @@ Instruction = TakeOut | BringBack | TestUnit
 class Health:
     """The units out of use, and the counts of consecutive failures.
 
-    :param faults: the units that were out of use before a restart. Their tests
-        did not survive the restart, and are due again now.
+    :param faults: the units that were out of use before a restart. Tests that
+        were running then are due again now.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Health:
         return self._faults
 
     def failures(self, unit: Unit) -> int:
-        """Return how many times in a row a slot or device has failed."""
+        """Return the number of consecutive failures of a slot or device."""
         return self._counts.get(unit, 0)
 
     def failed(
@@ -237,9 +237,9 @@ class Health:
     def _is_to_blame(self, accelerator: Unit) -> bool:
         """Return whether to blame the accelerator rather than its slots.
 
-        This is so if it is out of use on this host, and has failed in several
-        slots or is out of use on another host, too. An accelerator that is out
-        of use everywhere can still get slots.
+        It is to blame if it is out of use on this host, and has failed in
+        several slots or is out of use on another host, too. An accelerator
+        that is out of use everywhere still gets slots, so it can fail again.
         """
         return accelerator in self._faults and (
             len(self._pairs.get(accelerator, ())) > 1
@@ -255,7 +255,7 @@ class Health:
     def take_out(
         self, unit: Unit, reason: str, now: float, last_test: str = ""
     ) -> list[Instruction]:
-        """Take a unit out at once, if it is not out already.
+        """Take a unit out of use at once, if it is still in use.
 
         :param last_test: the error of the test that it has just failed; empty
             if there was no test.

@@ -128,7 +128,6 @@ class HostSpec:
         )
 
     def slots(self) -> list[SlotSpec]:
-        """Return all slots of all its devices."""
         return [slot for device in self.devices for slot in device.slots]
 
 
@@ -205,7 +204,7 @@ class Job:
     def is_local_to(self, host_id: HostId | None) -> bool:
         """Return whether its data stays on this host.
 
-        A group's clients may be anywhere, so it counts as local everywhere.
+        A group's clients may be anywhere, so its jobs are local everywhere.
         """
         return self.group_id is not None or (
             host_id is not None and self.host_id == host_id
@@ -242,8 +241,9 @@ class Group:
             raise ValueError(f"size must be at least 1, not {self.size}")
         if not 0 <= self.min_size <= self.size <= self.max_size:
             raise ValueError(
-                "0 <= min_size <= size <= max_size must hold, not min_size="
-                f"{self.min_size}, size={self.size}, max_size={self.max_size}"
+                "sizes must satisfy 0 <= min_size <= size <= max_size; got "
+                f"min_size={self.min_size}, size={self.size}, "
+                f"max_size={self.max_size}"
             )
 
 

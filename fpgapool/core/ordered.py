@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Small ordered containers."""
+"""Sorted containers of keys."""
 
 import bisect
 import itertools
@@ -19,11 +19,11 @@ Timer: typing.TypeAlias = tuple[float, int]
 
 _Bucket = typing.TypeVar("_Bucket")
 
-# Longer lists are split. The value balances the number of lists against the
-# cost of inserting and sorting.
+# Longer lists are split. This length balances the number of lists against the
+# time to insert and sort.
 _MAX_CHUNK = 1024
 
-# Number of changes that Ranks applies at once, which takes some milliseconds.
+# Number of changes that Ranks applies at once, in a few milliseconds.
 _MAX_CHANGES = 2048
 
 

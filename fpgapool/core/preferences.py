@@ -15,7 +15,9 @@ import typing
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core.queues import claims as recent_claims
+from fpgapool.core.queues import kinds
 from fpgapool.core.queues import sharing
+from fpgapool.core.topology import loads as pipe_loads
 
 
 @model.value
@@ -31,16 +33,18 @@ class Contender(typing.NamedTuple):
 
     :param chunks: the remaining work in chunks, or in any other unit that is
         the same for all contenders.
-    :param slot_s: the time that this work takes in the slot, including the
-        time until the slot can start.
+    :param slot_s: the time that this work takes in the slot.
     :param cpu_s: the time that it takes on a CPU core alone; infinite: the job
         needs a slot.
+    :param attach_s: the time until the slot can start computing; a job that
+        has the slot needs none.
     """
 
     job: model.Job
     chunks: float
     slot_s: float
     cpu_s: float = math.inf
+    attach_s: float = 0.0
 
     @property
     def deadline_s(self) -> float:
@@ -55,7 +59,7 @@ class IdleIndexes:
 
     :param by_busy: hosts with the fewest busy slots come first; otherwise
         hosts come in the order of their ids.
-    :param by_slot: slots can be selected by rank, as a random choice needs.
+    :param by_slot: slots can be selected by rank, which random choices need.
     """
 
     by_busy: bool = False
@@ -78,18 +82,14 @@ class Preferences(abc.ABC):
     #: ``wants_accelerators``.
     wants_affinity: bool = False
     #: Whether it estimates rates: the view then keeps the loads of pipes and
-    #: the waiting jobs as vectors, and :class:`~fpgapool.core.events.Progress`
-    #: sets rates.
+    #: the index of :meth:`make_kinds`, and
+    #: :class:`~fpgapool.core.events.Progress` sets rates.
     wants_rates: bool = False
-    #: If a pass leaves both jobs and idle slots, the next pass follows after
-    #: this time, because the strategy's inputs depend on time. None: no such
-    #: pass.
-    look_again_s: float | None = None
     #: A job passed over this often may go to other hosts; None: skips are not
     #: counted.
     skip_limit: int | None = None
     #: How projects share the pool: the view then keeps their jobs in separate
-    #: lanes where needed. None: projects do not matter.
+    #: lanes where needed. None: projects are ignored.
     shares: sharing.ShareOptions | None = None
     #: Whether jobs with deadlines may preempt others at chunk borders.
     deadlines_preempt: bool = False
@@ -115,8 +115,8 @@ class Preferences(abc.ABC):
     ) -> Contender:
         """Return the contender that gets the slot or core.
 
-        Unlike :meth:`key`, it may depend on the time and on chance. By
-        default, it is the contender with the smallest key.
+        Unlike :meth:`key`, the choice may depend on time and chance. The
+        default is the contender with the smallest key.
 
         :param contenders: at least one, in the order of their ids.
         """
@@ -126,12 +126,9 @@ class Preferences(abc.ABC):
         """Return how long a job waits for its own host; None: forever."""
         return None
 
-    def weight(self, job: model.Job) -> float:
-        """Return the job's entry in the column of weights.
-
-        It is used only if the strategy estimates rates.
-        """
-        return 0.0
+    def make_kinds(self, loads: pipe_loads.Loads) -> kinds.Kinds:
+        """Make the index of waiting jobs, if the strategy wants rates."""
+        raise NotImplementedError
 
     def remote_limit(self, slot_count: int) -> int | None:
         """Return how many remote jobs a host may have; None: any number."""

@@ -2,8 +2,7 @@
 
 """The pool's state: events in, instructions out.
 
-The same events at the same times give the same instructions. The module has no
-clock, no I/O and no threads.
+The same events at the same times give the same instructions.
 
 A step has two halves. First, :meth:`PoolState.apply` handles the events of one
 instant: events of topology and completion, then arrivals, then cancellations.
@@ -24,9 +23,9 @@ Then :meth:`PoolState.step` decides, in this order:
 5. Holders leave if they exceeded their claims, reached a chunk border, or
    serve a group while a session waits. Only after the pass is it known which
    jobs still wait.
-6. Further passes run as long as 5 changes anything that a job can use.
-7. A wake-up is requested for the next time at which 1 to 4 have something to
-   do without an event.
+6. Further passes run as long as step 5 frees anything that a job can use.
+7. A wake-up is requested for the next time at which steps 1 to 4 have
+   something to do without an event.
 
 A step whose events only changed phases does none of this, because nothing
 follows from such events.
@@ -47,6 +46,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import native
+from fpgapool.core import ordered
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
@@ -151,7 +151,6 @@ class PoolState:
         return self._view
 
     def assignments(self) -> abc.Mapping[model.SlotId, model.Assignment]:
-        """Return all assignments, by slot."""
         return {
             slot_id: hold.assignment()
             for slot_id, hold in self._slots.assignments.items()
@@ -186,6 +185,12 @@ class PoolState:
             for job_id in skipped or ()
             if job_id in self._jobs.records
         }
+
+    def order_key(self, job: model.Job) -> ordered.Key:
+        """Return a job's place in the strategy's order; see
+        :meth:`.Preferences.key`.
+        """
+        return self._strategy.key(job)
 
     def queue_position(self, job_id: model.JobId) -> int:
         """Return the number of waiting jobs before this one.
@@ -250,7 +255,7 @@ class PoolState:
     def apply(
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
-        """Apply some events of an instant, before :meth:`step` decides."""
+        """Apply events of one instant, before :meth:`step` decides."""
         view, outcome, handlers = self._view, self._outcome, self._handlers
         if not now >= view.now:
             raise ValueError(f"time went backwards from {view.now} to {now}")
@@ -272,10 +277,6 @@ class PoolState:
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
         """Apply the events of one instant and decide.
-
-        Regardless of their order in the batch, events of topology and
-        completion come first, then arrivals, then cancellations. One pass
-        follows if a waiting job may get a slot.
 
         :param now: the time in seconds; it must not be below that of an
             earlier step.
@@ -374,7 +375,7 @@ class PoolState:
             )
 
     def _next_look_s(self) -> float:
-        after_s = self._strategy.look_again_s
+        after_s = self._strategy.look_again_s(self._view)
         if after_s is None:
             return self._jobs.look_s if self._wakeups else math.inf
         if (

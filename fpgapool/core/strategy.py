@@ -35,6 +35,14 @@ class Strategy(preferences.Preferences):
             stops iterating ends the pass, and may start another at once.
         """
 
+    def look_again_s(self, view: pool_view.PoolView) -> float | None:
+        """Return the time after which to look again without an event.
+
+        The pool asks if a pass leaves both jobs and idle slots. None, the
+        default: the strategy's inputs do not depend on time.
+        """
+        return None
+
     def challenger(
         self,
         view: pool_view.PoolView,

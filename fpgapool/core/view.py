@@ -9,7 +9,7 @@ from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import preferences
 from fpgapool.core.queues import applications
-from fpgapool.core.queues import columns
+from fpgapool.core.queues import kinds
 from fpgapool.core.queues import queued
 from fpgapool.core.queues import sharing
 from fpgapool.core.queues import waiting
@@ -37,10 +37,10 @@ class PoolView:
         share it.
     :ivar touched: hosts with a new idle slot or waiting job since the last
         pass. On other hosts, no job has become able to use a local slot.
-    :ivar columns: the waiting jobs as vectors; None: the strategy does not
-        estimate rates.
+    :ivar kinds: the waiting jobs by kind; None: the strategy does not estimate
+        rates.
     :ivar boards: the boards with idle slots as vectors; None: as for
-        ``columns``.
+        ``kinds``.
     :ivar reservations: reservations of slots for instances. To strategies, a
         reserved slot is not up.
     """
@@ -49,11 +49,11 @@ class PoolView:
         self, strategy: preferences.Preferences, first_generation: int
     ) -> None:
         self.loads: pipe_loads.Loads | None = None
-        self.columns: columns.Columns | None = None
+        self.kinds: kinds.Kinds | None = None
         self.boards: boards.Boards | None = None
         if strategy.wants_rates:
             self.loads = pipe_loads.Loads()
-            self.columns = columns.Columns(self.loads, strategy.weight)
+            self.kinds = strategy.make_kinds(self.loads)
             self.boards = boards.Boards(self.loads)
         self.slots = slot_table.SlotTable(strategy, self.boards)
         self.accounts: sharing.Accounts | None = None
@@ -63,7 +63,7 @@ class PoolView:
         if strategy.wants_affinity:
             make_jobs = applications.AffineJobs
         self.jobs = make_jobs(
-            strategy, self.is_home, self.columns, self.accounts
+            strategy, self.is_home, self.kinds, self.accounts
         )
         self.power = pool_power.Power(self.slots)
         self.accelerators: dict[str, model.Accelerator] = {}
@@ -139,7 +139,7 @@ class PoolView:
         return preferences.Choice(job.id, slot_id)
 
     def skip(self, job_id: model.JobId) -> None:
-        """Count that a slot of another host passed a homed job over."""
+        """Record that a slot of another host passed over a homed job."""
         self.jobs.skip(self.jobs.records[job_id])
 
     def fitting_idle(
@@ -222,7 +222,7 @@ class PoolView:
         return True
 
     def best_peak_bytes_per_s(self, accelerator: model.Accelerator) -> float:
-        """Return the highest input rate that a slot of the pool gives it."""
+        """Return an accelerator's highest input rate in slots of the pool."""
         return max(
             (
                 accelerator.peak_in(shape)
@@ -244,7 +244,7 @@ class PoolView:
         left_s = left_bytes / self.best_peak_bytes_per_s(
             self.accelerators[job.accelerator]
         )
-        return preferences.Contender(job, left_s, left_s + attach_s)
+        return preferences.Contender(job, left_s, left_s, attach_s=attach_s)
 
     def is_stateless(self, name: str) -> bool:
         """Return whether an accelerator's sessions can change slots."""
@@ -302,9 +302,8 @@ class PoolView:
             self.loads.drop(slot_id)
 
     def library_changed(self) -> None:
-        """Update the columns after the library changed."""
-        if self.columns is not None:
-            self.columns.set_library(self.accelerators)
+        if self.kinds is not None:
+            self.kinds.set_library(self.accelerators)
 
     def topology_changed(self, host_id: model.HostId) -> None:
         """Update the queues after a host's slots changed."""

@@ -11,8 +11,8 @@ from fpgapool.core import model
 from fpgapool.core import state
 from fpgapool.core.queues import sharing
 
-#: The maximum number of slots and waiting jobs of a state that is copied,
-#: because the pool pauses during the copy.
+#: Maximum number of slots and waiting jobs of a pool that is copied, because
+#: it pauses during the copy.
 MOST = 40_000
 
 # Immutable values that a copy shares with its original.

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Answers of the database that combine several tables, and filters for
-queries.
-"""
+"""Results of queries that combine several tables, and filters for queries."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,9 +11,9 @@ from fpgapool.db import records
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SlotHolder:
-    """The holder of a slot, with what its owner may know.
+    """The holder of a slot, with data that the holder's project may see.
 
-    :param phase: the same as in an :class:`.records.AssignmentRecord`.
+    :param phase: see :class:`.records.AssignmentRecord`.
     :param session_id: id of the session; None if a group has the slot.
     :param user_id: user of the session; empty for a group.
     """
@@ -58,7 +56,7 @@ class ProjectUse:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """The state of a live session."""
+    """A live session."""
 
     id: int
     session_id: str
@@ -85,9 +83,7 @@ class Holdings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UsageGap:
-    """How much of its sessions is missing in a project's usage of an
-    accelerator.
-    """
+    """What a project's usage of an accelerator lacks of its sessions."""
 
     project_id: str
     accelerator: str

@@ -61,17 +61,14 @@ from fpgapool.db.records import UsageSum as UsageSum
 
 _R = TypeVar("_R")
 
-# Far more than the time to write one row.
+# Much longer than writing one row takes.
 _SLOW_ROW_S = 0.01
 
 _ANY_SESSION = SessionFilter()
 
 
 class Database(connected.Connected):
-    """The database. Thread-safe.
-
-    See :class:`fpgapool.db.connected.Connected` for its parameters.
-    """
+    """The database; thread-safe."""
 
     # Leadership.
 
@@ -324,8 +321,7 @@ class Database(connected.Connected):
     def holdings(self, deleted_before: float) -> Holdings:
         """Return the live sessions and the assignments.
 
-        It reads only a few columns of sessions, because there may be very
-        many.
+        It reads only a few columns, because there may be very many sessions.
 
         :param deleted_before: wall-clock time; the result lists the instances
             that Nova deleted before it.
@@ -348,8 +344,7 @@ class Database(connected.Connected):
             )
 
     def usage_gaps(self, day: datetime.date) -> list[UsageGap]:
-        """Return how much of the sessions since the beginning of a day is
-        missing in the usage.
+        """Return what the usage lacks of sessions queued since a day began.
 
         It is not an error if usage is higher: it includes groups, sessions
         from before that day, and input that was processed again.
@@ -389,9 +384,9 @@ class Database(connected.Connected):
     ) -> int:
         """Delete sessions that have ended.
 
-        :param finished_before: wall-clock time; sessions that ended later
-            stay.
-        :returns: the number deleted; if below the limit, no more are left.
+        :param finished_before: a wall-clock time; sessions that ended later
+            are kept.
+        :returns: the number deleted; if it is below the limit, none are left.
         """
         query = sessions_sql.over(finished_before, limit)
         return self._purge(models.sessions, query, epoch)
@@ -524,9 +519,8 @@ class Database(connected.Connected):
     ) -> int:
         """Delete the rows of instances that Nova has deleted.
 
-        :param deleted_before: wall-clock time; instances that were deleted
-            later stay.
-        :returns: the number deleted; if below the limit, no more are left.
+        :param deleted_before: wall-clock time; instances deleted later stay.
+        :returns: the number deleted; if it is below the limit, none are left.
         """
         columns = models.instances.c
         query = (
@@ -541,7 +535,7 @@ class Database(connected.Connected):
 def _write(
     connection: sa.Connection, changes: Changes, left_out: set[int]
 ) -> None:
-    """Write changes, and delete the sessions that are excluded."""
+    """Write changes, but delete the rows of the sessions to leave out."""
     wanted = changes.without_sessions(left_out)
     columns = models.assignments.c
     gone = sorted(left_out)

@@ -30,7 +30,7 @@ _R = TypeVar("_R")
 #: A query of one row takes milliseconds, even during large commits.
 SLOW_ANSWER_S = 2.0
 
-# How often to try an operator's transaction.
+# Maximum number of attempts at an operator's transaction.
 _TRIES = 5
 
 # In UTC: local times repeat when daylight saving time ends.
@@ -83,7 +83,7 @@ class Connected:
 
     @property
     def failing(self) -> bool:
-        """Whether the server seems to be unavailable. Sends no query.
+        """Whether the server seems to be unavailable; this sends no query.
 
         True if the last transaction failed to reach it, or if a query has been
         waiting for too long, because a frozen server does not refuse
@@ -103,8 +103,7 @@ class Connected:
     def now(self) -> float:
         """Return the server's wall-clock time, which all services share.
 
-        :returns: seconds since the epoch; with SQLite, the time of our own
-            clock.
+        :returns: seconds since the epoch; with SQLite, by this host's clock.
         """
         with self._transaction() as connection:
             query = _NOW.get(connection.dialect.name)

@@ -12,12 +12,13 @@ from typing import TypeVar
 import sqlalchemy as sa
 from oslo_db import exception as oslo_exception
 
-# A connection that was idle for longer is not reused. The server closes idle
-# connections only later; see fpgapool.db.engine.create.
+# A connection that has been idle for longer than this is not reused. The
+# server's own idle limit is longer; see idle_limit_s in
+# fpgapool.db.engine.create.
 _FRESH_S = 5.0
 
-# Work is retried only if it fails within this time: then the server has closed
-# the connection, and is not frozen.
+# Work is retried only if it fails within this time: a quick failure means that
+# the server has closed the connection, not that it is frozen.
 _PROMPT_S = 1.0
 
 #: Maximum number of idle connections to keep for queries.
@@ -102,9 +103,7 @@ class KeptConnection:
 
 
 class Readers:
-    """Runs single queries, several in parallel, each on a connection that is
-    reused.
-    """
+    """Runs single queries, also in parallel, on connections that it reuses."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Creates engines with settings for durability and quick failure, and
-translates their errors.
-"""
+"""Creates database engines, and translates their errors."""
 
 import importlib.util
 import sqlite3
@@ -74,7 +72,7 @@ def create(
         parsed = sa.make_url(url)
         if parsed.get_backend_name() in ("mysql", "mariadb"):
             if not parsed.database:
-                raise sa_exc.ArgumentError("the URL names no database")
+                raise sa_exc.ArgumentError("the URL lacks a database name")
             parsed = _with_mysql_defaults(
                 parsed, read_timeout_s, lock_wait_s, idle_limit_s
             )
@@ -117,7 +115,7 @@ def _with_mysql_defaults(
     if read_timeout_s is not None:
         defaults["read_timeout"] = str(read_timeout_s)
         defaults["write_timeout"] = str(read_timeout_s)
-    # oslo.db only translates the errors of "mysql".
+    # oslo.db translates errors only if the dialect is named "mysql".
     driver = url.drivername.replace("mariadb", "mysql", 1)
     return url.set(drivername=driver, query={**defaults, **url.query})
 
@@ -251,7 +249,7 @@ _SQLITE_PASSING_ERRORS = frozenset(
 
 
 def translate(error: Exception) -> exception.DatabaseError:
-    """Translate an error of SQLAlchemy or oslo.db into one of ours."""
+    """Translate an error of SQLAlchemy or oslo.db into one of fpgapool."""
     original = _original(error)
     # Leave out the statement and its parameters, which SQLAlchemy appends.
     reason = str(original)
@@ -276,7 +274,7 @@ def is_locked_file(error: Exception) -> bool:
 
 
 def _original(error: Exception) -> BaseException:
-    """Return the driver's error behind a translated one."""
+    """Return the driver's error that caused a translated one."""
     inner = _of_sqlalchemy(error)
     return getattr(inner, "orig", None) or inner
 
@@ -313,7 +311,7 @@ def _is_passing(error: Exception, original: BaseException) -> bool:
 
 def _sqlite_code(original: BaseException) -> int | None:
     code = getattr(original, "sqlite_errorcode", None)
-    # The higher bits are details.
+    # The higher bits contain details.
     return None if code is None else code & 0xFF
 
 

@@ -15,7 +15,6 @@ from fpgapool.vocabulary import states
 
 
 def inventory(connection: sa.Connection) -> answers.Inventory:
-    """Return all hosts, devices and slots, with the slots' holders."""
     read = functools.partial(rows.read, connection)
     return answers.Inventory(
         hosts=read(records.HostRecord),

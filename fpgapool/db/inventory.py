@@ -67,7 +67,7 @@ class Slot:
 
     @property
     def serves_reservation(self) -> bool:
-        """Whether it is reserved and works, and no other holder has it."""
+        """Whether it is reserved, works, and is not held by others."""
         instance_id = self.record.reserved_for
         if instance_id is None or self.record.faulty:
             return False
@@ -129,7 +129,7 @@ class Inventory:
         self.slot_counts = collections.Counter(
             slot.device.id for slot in self.slots
         )
-        #: The number of slots of each device that sessions have.
+        #: The number of slots of each device that sessions hold.
         self.session_counts = collections.Counter(
             slot.device.id
             for slot in self.slots
@@ -152,8 +152,8 @@ class Inventory:
 
     def pending_reservations(self, device: Device) -> int:
         """Return how many reservations of a device have no slot yet."""
-        # Not negative: the rows of reservations and slots are not written
-        # together.
+        # The difference may be negative, because the rows of reservations and
+        # slots are not written together.
         return max(device.reserved_slots - self._serving[device.id], 0)
 
     @property

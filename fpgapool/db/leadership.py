@@ -21,7 +21,7 @@ _IS_THE_ROW = _LEASE.c.id == _ID
 #: SQL for incrementing the renewals.
 ONE_MORE = _LEASE.c.renewals + 1
 
-# Columns with start times and deadlines by the leader's clock.
+# Columns with start times and deadlines according to the leader's clock.
 _COUNTED = (
     models.assignments.c.assigned_at,
     models.hosts.c.drain_deadline_at,

@@ -28,7 +28,7 @@ _MIGRATIONS = pathlib.Path(__file__).with_name("migrations")
 def sync(engine: sa.Engine, version: str = "head") -> None:
     """Create the tables, or upgrade them if they are older.
 
-    It waits until other operators' changes are done.
+    It waits until the changes of other commands are complete.
     """
     with _translated(), turns.alone(engine) as connection:
         config = _config()
@@ -47,7 +47,7 @@ def current_version(engine: sa.Engine) -> str | None:
 
 
 def newest_version() -> str:
-    """Return the newest migration that this version of fpgapool has."""
+    """Return the newest migration of this version of fpgapool."""
     head = alembic_script.ScriptDirectory.from_config(
         _config()
     ).get_current_head()
@@ -57,7 +57,7 @@ def newest_version() -> str:
 
 
 def versions() -> list[str]:
-    """Return all migrations that this version of fpgapool has, in order."""
+    """Return all migrations of this version of fpgapool, in order."""
     script = alembic_script.ScriptDirectory.from_config(_config())
     return [one.revision for one in script.walk_revisions()][::-1]
 

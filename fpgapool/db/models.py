@@ -191,7 +191,7 @@ instances = _table(
     sa.Index("ix_instances_deleted_at", "deleted_at"),
 )
 
-# From the first election on, the table has one row, with id 1.
+# After the first election, the table has one row, with id 1.
 leader_lease = sa.Table(
     "leader_lease",
     metadata,

@@ -68,8 +68,6 @@ class DeviceRecord:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 @fields.with_members(inventory.SLOT.columns)
 class SlotRecord:
-    """A slot of a board."""
-
     id: int
     device_id: int
     programming_time_s: float = 0.0
@@ -117,8 +115,6 @@ class FaultRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorRecord:
-    """An accelerator of the library."""
-
     name: _Name
     profile: Mapping[str, Any]
 
@@ -161,16 +157,12 @@ class SessionRecord:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 @fields.with_members(group.GROUP.columns)
 class GroupRecord:
-    """A group."""
-
     id: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 @fields.with_members(group.CLIENT.columns)
 class GroupClientRecord:
-    """A client of a group."""
-
     id: int
 
 
@@ -183,7 +175,7 @@ class GroupDeskRecord:
     :param counts: the process's counts by client.
     :param charged_at: time until which the members on the host have been
         charged.
-    :param unpaid_s: members' time until then that has not been charged;
+    :param unpaid_s: members' seconds until then that have not been charged;
         negative if tasks have been charged for more.
     """
 
@@ -385,10 +377,7 @@ class Changes:
             self._rows.setdefault(kind, {})[key] = record
 
     def without_sessions(self, ids: Collection[int]) -> Self:
-        """Return the same changes without these sessions' rows.
-
-        :param ids: ids of the sessions; their assignments are left out, too.
-        """
+        """Return the changes without these sessions and their assignments."""
         if not ids:
             return self
         rows = [
@@ -451,8 +440,8 @@ class Lease:
     :param renewals: increases whenever the holder renews the lease; another
         conductor may take the lease if it is not renewed for its duration.
     :param pool_time_s: last recorded *pool time*, by which the waiting times
-        of sessions are measured: seconds counted by conductors' clocks that
-        nobody can set. None if not recorded yet.
+        of sessions are measured: seconds counted by the monotonic clocks of
+        conductors. None if not recorded yet.
     """
 
     holder: _Name
@@ -540,10 +529,9 @@ class Snapshot:
         return max((one for one in arrivals if one is not None), default=0.0)
 
     def moved(self, by_s: float) -> Self:
-        """Return the snapshot with the times as :meth:`Database.begin_term`
-        moved them.
+        """Return the snapshot with its times moved to a new leader's clock.
 
-        :param by_s: the value that this method returned.
+        :param by_s: the value that :meth:`Database.begin_term` returned.
         """
         deadline = "drain_deadline_at"
         return dataclasses.replace(

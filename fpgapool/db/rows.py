@@ -131,7 +131,7 @@ def beyond(order: Order, place: Sequence[Any]) -> sa.ColumnElement[bool]:
 
 
 def batches(values: Sequence[_R]) -> Iterator[Sequence[_R]]:
-    """Yield the values in batches for one statement each."""
+    """Yield the values in batches, one for each statement."""
     for start in range(0, len(values), _IDS_PER_STATEMENT):
         yield values[start : start + _IDS_PER_STATEMENT]
 

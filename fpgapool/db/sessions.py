@@ -28,22 +28,21 @@ _LIVE = sorted(states.LIVE)
 _HOLDERS = sa.select(models.assignments.c.holder_id).where(models.OF_SESSIONS)
 
 IS_LIVE = _COLUMNS.state.in_(_LIVE)
-#: Has ended, but still has a slot.
+#: Sessions that have ended but still hold a slot.
 IS_ENDING = sa.and_(
     _COLUMNS.id.in_(_HOLDERS),
     _COLUMNS.finished_at.is_not(None),
 )
-#: Has not ended, but its state is not one of the live ones.
+#: Sessions that have not ended, but whose state is not a live one.
 IS_UNKNOWN = sa.and_(
     _COLUMNS.finished_at.is_(None), _COLUMNS.state.not_in(_LIVE)
 )
 
-#: How long after losing its slot a session's client may ask for another. That
-#: takes time, because the client first looks for the worker, then for a
-#: conductor.
+#: How long after losing its slot a session may request another. A client needs
+#: time for that: it first looks for the worker, then for a conductor.
 _REOPENED_S = 120.0
-#: Has ended because its slot was lost, at most _REOPENED_S before the most
-#: recent end of any session.
+#: Sessions that ended because they lost their slots, at most _REOPENED_S
+#: before the most recent end of any session.
 IS_LOST = sa.and_(
     _COLUMNS.state.in_(
         [
@@ -177,7 +176,7 @@ def _revisions_query() -> sa.Select[Any]:
 
 
 def slots_of(project_id: str) -> sa.Select[Any]:
-    """Return the query that counts the slots that a project has."""
+    """Return the query that counts the slots of a project's sessions."""
     return (
         sa.select(sa.func.count())
         .select_from(models.assignments)
@@ -227,7 +226,7 @@ def live_states() -> sa.Select[Any]:
 
 
 def sums(since: float) -> sa.Select[Any]:
-    """Return the query for sums over sessions that had a slot and left it.
+    """Return the query for sums over sessions that have released their slots.
 
     :param since: wall-clock time; only sessions queued then or later are
         included.

@@ -49,7 +49,7 @@ def alone(engine: sa.Engine) -> Iterator[sa.Connection]:
             connection.commit()
         finally:
             if connection.dialect.name == "mysql":
-                # A connection that went back to the pool would keep the lock.
+                # A connection that returned to the pool would keep the lock.
                 connection.invalidate()
 
 

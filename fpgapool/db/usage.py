@@ -34,9 +34,7 @@ def conditions(
     first_day: datetime.date | None,
     last_day: datetime.date | None,
 ) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions for the rows; None means any, and both days are
-    included.
-    """
+    """Return the conditions for rows; None means any; days are inclusive."""
     columns = models.usage.c
     found = []
     if project_id is not None:

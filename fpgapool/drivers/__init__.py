@@ -3,8 +3,8 @@
 """Drivers: each operates one kind of board.
 
 ``base`` is the contract, ``loader`` finds drivers by name, ``selftest`` tests
-a slot through its driver, ``documents`` reads boards files, and ``common`` has
-what drivers share. ``emulator``, ``fpga_region``, ``opencl`` and ``noop`` are
-the drivers. Agents, workers and ``fpgapool-manage device`` use them; drivers
-do not depend on the conductor.
+a slot through its driver, ``documents`` reads boards files, and ``common``
+contains what drivers share. The drivers are ``emulator``, ``fpga_region``,
+``opencl`` and ``noop``. Agents, workers and ``fpgapool-manage device`` use
+them; drivers do not depend on the conductor.
 """

@@ -2,10 +2,10 @@
 
 """The contract between agents, workers and the boards of a host.
 
-A driver is instantiated twice from the same plain settings: in the agent,
-which discovers boards and watches them, and in the worker process of each
-slot, which programs, opens and scrubs that slot. The two instances share
-nothing but the boards and the state directory.
+A driver is instantiated from the same plain settings in the agent, which
+discovers and watches boards, and in each slot's worker process, which
+programs, opens and scrubs that slot. These instances share nothing but the
+boards and the state directory.
 """
 
 from __future__ import annotations
@@ -36,10 +36,7 @@ _READ_BYTES = 1 << 20
 
 
 class DriverError(exceptions.CodedError):
-    """A driver cannot perform an operation.
-
-    :ivar code: stable, machine-readable code.
-    """
+    """A driver cannot perform an operation."""
 
 
 def one_line(text: str) -> str:
@@ -53,7 +50,7 @@ class SlotInfo:
 
     :ivar number: its number within the device, from 0.
     :ivar shape: determines which bitstreams fit.
-    :ivar programmed: accelerator that it contains now; None: none.
+    :ivar programmed: accelerator that it currently contains, if any.
     :ivar resources: amounts of the resources that bitstreams use, such as
         ``lut`` or ``dsp``; None: unknown.
     """
@@ -83,9 +80,9 @@ class BitstreamFile:
     def read(self, max_bytes: int) -> bytes:
         """Return the verified contents of the file.
 
-        Blocks until the file has been read. A driver must program exactly the
-        data that was verified. So the contents are kept in memory, unless the
-        driver verifies the programmed data itself.
+        This blocks until the file has been read. A driver must program exactly
+        the data that was verified, so the contents are kept in memory, unless
+        the driver verifies the programmed data itself.
 
         :param max_bytes: maximum size that the driver can use.
         :raises DriverError: ``BITSTREAM_UNKNOWN`` if the file is larger, or
@@ -130,9 +127,9 @@ class DeviceInfo:
     :ivar dma_bytes_per_s: input rate that its slots share.
     :ivar programming_time_s: approximate time to program a slot.
     :ivar slots: its slots, in the order of their numbers.
-    :ivar builtins: accelerators that can be programmed without a file. For
-        each, the supported values of those parameters of which it does not
-        support all values; None: all accelerators of the library.
+    :ivar builtins: accelerators that can be programmed without a file, each
+        with the supported values of the parameters for which not all values
+        are supported; None: all accelerators of the library.
     """
 
     name: str
@@ -158,11 +155,7 @@ class Health:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Measurements of a board.
-
-    :ivar power_w: current power; None if it is not measured.
-    :ivar temperature_c: temperature of the chip; None if it is not measured.
-    """
+    """Measurements of a board and its chip; None: not measured."""
 
     power_w: float | None
     temperature_c: float | None
@@ -185,11 +178,8 @@ class Traffic:
 class Checksums:
     """Lengths and CRCs of a core's input and output since it was opened.
 
-    The CRC-32 is that of IEEE 802.3, as :func:`zlib.crc32` computes it; that
-    of no bytes is 0.
-
-    :ivar input_bytes: number of bytes of input that reached the core.
-    :ivar output_bytes: number of bytes of output that the core produced.
+    The CRC-32 is that of IEEE 802.3, as :func:`zlib.crc32` computes it; it is
+    0 for no bytes.
     """
 
     input_bytes: int = 0
@@ -201,19 +191,19 @@ class Checksums:
 class ChecksummedCore(Core):
     """A core next to a CRC unit on the board.
 
-    Optional: a driver whose boards have no CRC units opens a plain
-    :class:`Core`; sessions in its slots cannot be checked end to end. The unit
-    must be at the core, so that it detects any change to data between the core
-    and the client, including changes by the driver. A driver that computes the
-    CRCs from its own buffers detects nothing.
+    A driver whose boards have no CRC units opens a plain :class:`Core`;
+    sessions in its slots cannot be checked end to end. The unit must be at the
+    core, so that it detects any change to data between the core and the
+    client, including changes by the driver. A driver that computes the CRCs
+    from its own buffers detects nothing.
     """
 
     @abc.abstractmethod
     def start_checksums(self) -> None:
-        """Start computing checksums. Must not block.
+        """Start computing checksums, without blocking.
 
-        Called at most once, before the first call of ``process`` or
-        ``finish``, and only for sessions with checksums. If it is not called,
+        This is called at most once, before the first call of ``process`` or
+        ``finish``, and only for sessions with checksums. Without this call,
         the core should spend no time on checksums.
         """
 
@@ -221,8 +211,8 @@ class ChecksummedCore(Core):
     def checksums(self) -> Checksums:
         """Return the checksums over all calls of ``process`` and ``finish``.
 
-        Called after each of these calls, in the same thread, if checksums were
-        started. Must not block for longer than reading a register takes. May
+        This is called after each of these calls, in the same thread, if
+        checksums were started. It may block only to read a register, and may
         raise any exception; the session then ends as if ``process`` had
         failed.
         """
@@ -246,7 +236,7 @@ class Driver(abc.ABC):
         """List the driver's options. Called by agents.
 
         They are read from the configuration section with the driver's name.
-        Import oslo.config in this method, because workers do not load it.
+        Import oslo.config in this method, because workers must not load it.
         """
         return ()
 
@@ -260,7 +250,7 @@ class Driver(abc.ABC):
     def discover(self) -> tuple[DeviceInfo, ...]:
         """Find the boards. Called by agents when they start.
 
-        May block for seconds; idempotent; does not disturb running slots.
+        It may block for seconds, is idempotent and does not disturb sessions.
 
         :returns: the boards, including faulty ones, in a stable order.
         :raises DriverError: if the host's boards cannot be listed at all.
@@ -269,13 +259,13 @@ class Driver(abc.ABC):
     def check(self, device: str) -> Health:
         """Test whether a board can run accelerators.
 
-        Called by agents when they start, after :meth:`discover`. It tests what
+        Agents call it when they start, after :meth:`discover`. It tests what
         sessions need: compilers, libraries, permissions and a response from
         the board. The agent reports a board that fails as unhealthy until
         :meth:`health` says otherwise, so :meth:`health` must remember the
-        result. Must return within :data:`CHECK_TIMEOUT_S`, with the message
-        :data:`UNANSWERED` if the test continues in the background.
-        Idempotent; does not disturb running slots.
+        result. It must return within :data:`CHECK_TIMEOUT_S`, with the message
+        :data:`UNANSWERED` if the test continues in the background. It is
+        idempotent and does not disturb sessions.
 
         :returns: the result; its message names what is missing, in one line.
         """
@@ -291,32 +281,31 @@ class Driver(abc.ABC):
     ) -> Profile:
         """Program an accelerator into a slot. Called by workers.
 
-        May block for as long as programming takes; the caller has a timeout.
-        Idempotent: if the slot already contains a bitstream with this name,
-        nothing need be done. Another version of an accelerator is a bitstream
-        with another name, so it must be programmed.
+        It may block for as long as programming takes; the caller has a
+        timeout. It is idempotent: if the slot already contains a bitstream
+        with this name, nothing need be done. Another version of an accelerator
+        is a bitstream with another name, so it must be programmed.
 
-        If there is a file, verify the checksum of the data immediately before
-        programming the slot; see :meth:`BitstreamFile.read`. The contents of
-        the file come from a tenant.
+        A file comes from a tenant: verify the checksum of its data immediately
+        before programming; see :meth:`BitstreamFile.read`.
 
-        :param bitstream: name of the bitstream: ``builtin:<accelerator>``,
-            or ``bitstream:<SHA-256 of the file>``.
+        :param bitstream: ``builtin:<accelerator>``, or
+            ``bitstream:<SHA-256 of the file>``.
         :param file: the bitstream's file; None if it is built in.
         :returns: the profile of the accelerator; with a file, its name is the
             file's ``accelerator``.
-        :raises DriverError: ``BITSTREAM_UNKNOWN`` (this driver cannot use
-            it), ``BITSTREAM_UNFIT`` (it does not fit this slot) or
+        :raises DriverError: ``BITSTREAM_UNKNOWN`` (this driver cannot use it),
+            ``BITSTREAM_UNFIT`` (it does not fit this slot) or
             ``BITSTREAM_DAMAGED`` (the file is missing or damaged). These leave
-            the slot unchanged and are not held against it. Or
-            ``PROGRAMMING_FAILED`` (the slot may be unusable).
+            the slot unchanged and do not count as its failures. Or
+            ``PROGRAMMING_FAILED``: the slot may be unusable.
         """
 
     def expect(self, device: str, slot: int, traffic: Traffic) -> None:
         """Announce the path of the next session's data. Called by workers.
 
-        Called before each ``open``, in the same thread. Must not block;
-        idempotent. A driver need not override it.
+        They call it before each ``open``, in the same thread. It must not
+        block and is idempotent. A driver need not override it.
         """
         return
 
@@ -329,16 +318,16 @@ class Driver(abc.ABC):
     ) -> Core:
         """Start a session on a programmed slot. Called by workers.
 
-        Must not block for longer than milliseconds, because a client waits.
-        Not idempotent: a slot has one session until ``scrub`` is called. In a
+        It may block only for milliseconds, because a client is waiting. It is
+        not idempotent: a slot has one session until ``scrub`` is called. In a
         group's slot, each task opens the slot again, and the previous core is
         no longer used; see :meth:`clear_task`.
 
         :param params: the session's parameters, as its client sent them.
         :returns: the core that processes the session's data. It may raise any
             exception when it cannot continue, such as a DriverError with
-            ``DEVICE_FAILED``. A :class:`ChecksummedCore` if the board has CRC
-            units.
+            ``DEVICE_FAILED``. It is a :class:`ChecksummedCore` if the board
+            has CRC units.
         :raises ~fpgapool.accelerators.base.InvalidParams: if the
             accelerator does not accept the parameters.
         :raises DriverError: ``NOT_PROGRAMMED``.
@@ -348,8 +337,9 @@ class Driver(abc.ABC):
     def scrub(self, device: str, slot: int) -> None:
         """Remove all data of a session from a slot.
 
-        Called after every session. May block for as long as necessary.
-        Idempotent, and safe for a slot that was never opened or programmed.
+        Workers call it after every session. It may block for as long as
+        necessary, is idempotent, and is safe for a slot that was never opened
+        or programmed.
 
         :raises DriverError: ``SCRUB_FAILED``: the slot must not be used. Or
             ``PROCESS_SPENT``: the data is removed only when this process ends.
@@ -359,12 +349,10 @@ class Driver(abc.ABC):
     def clear_task(self, device: str, slot: int) -> None:
         """Remove all data of a client's tasks from a group's slot.
 
-        Called between tasks of different clients, and of different projects in
-        a shared group: a task must not find data of earlier tasks. The
-        accelerator stays programmed. By default, this calls :meth:`scrub`;
-        override it if the driver can do this faster.
-
-        :raises DriverError: as :meth:`scrub`.
+        Workers call it between tasks of different clients or projects, so that
+        a task cannot find data of earlier tasks. The accelerator stays
+        programmed. By default, this calls :meth:`scrub`; override it if the
+        driver can do this faster. The errors are the same.
         """
         self.scrub(device, slot)
 
@@ -372,15 +360,15 @@ class Driver(abc.ABC):
     def health(self, device: str) -> Health:
         """Return whether a board can be used. Agents call this often.
 
-        Must not block for longer than a second; idempotent.
+        It may block for at most a second and is idempotent.
         """
 
     def power_cap_w(self) -> float | None:
         """Return the operator's power cap for this host.
 
         Agents call this often. The conductor does not assign a slot if the
-        slots in use would then draw more power than this. Must not block for
-        longer than a second; idempotent.
+        slots in use would then draw more power than this. It may block for at
+        most a second and is idempotent.
 
         :returns: power in W in addition to that of idle boards, at least 0;
             None: no cap.
@@ -391,7 +379,7 @@ class Driver(abc.ABC):
     def telemetry(self, device: str) -> Telemetry:
         """Read a board's sensors. Agents call this often.
 
-        Must not block for longer than a second; idempotent.
+        It may block for at most a second and is idempotent.
 
         :raises DriverError: ``NO_SUCH_SLOT`` if there is no such board.
         """

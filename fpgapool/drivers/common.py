@@ -21,7 +21,7 @@ def make_directory(
 ) -> pathlib.Path:
     """Create a driver's directory in ``state_dir``.
 
-    :param needed: other settings that must be set, to strings.
+    :param needed: names of other settings that must be set to strings.
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
     for name in ("state_dir", *needed):
@@ -34,7 +34,7 @@ def make_directory(
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise base.DriverError(
-            codes.INVALID_SETTINGS, f"{driver}: {exc}"
+            codes.INVALID_SETTINGS, f"cannot create {directory}: {exc}"
         ) from exc
     return directory
 

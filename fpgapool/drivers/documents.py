@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads drivers' YAML files; errors say where in the file they are."""
+"""Reads drivers' YAML files; error messages name the place in the file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def number(least: float, most: float) -> shapes.Shape[float]:
     return checked
 
 
-#: Member of boards files: maximum power that all slots of the host may draw.
+#: Member of boards files: maximum power that the host's slots may draw.
 POWER_CAP = {"power_cap_w": number(0, 1e6)}
 
 
@@ -66,9 +66,8 @@ def boards(
 
 
 def file_version(path: str | os.PathLike[str]) -> str:
-    """Return the version of a file.
+    """Return a string that changes when a file is written or replaced.
 
-    :returns: a string that changes when the file is written or replaced.
     :raises OSError: if there is no such file.
     """
     return _version(os.stat(path))
@@ -92,7 +91,8 @@ def read(
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         with open(path, encoding="utf-8") as file:
-            # The open file's version: the path may already name another file.
+            # Use the open file's version: the path may already name another
+            # file.
             version = _version(os.fstat(file.fileno()))
             return shape(yaml.load(file, Loader=loader), ""), version
     except (

@@ -40,10 +40,9 @@ def driver_path(name: str) -> str:
 def load_driver_path(
     path: str, settings: collections.abc.Mapping[str, typing.Any]
 ) -> base.Driver:
-    """Instantiate the driver at a path.
+    """Instantiate the driver at a path; see :func:`load_driver_class`.
 
-    :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
-        it is not a driver, or ``INVALID_SETTINGS``.
+    :raises base.DriverError: also ``INVALID_SETTINGS``.
     """
     return load_driver_class(path)(settings)
 

@@ -12,7 +12,7 @@ from fpgapool.vocabulary import codes
 
 
 class NoopDriver(base.Driver):
-    """Has no boards, so the agent serves only clients on its host."""
+    """A driver without boards: the agent serves only clients on its host."""
 
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]

@@ -2,8 +2,8 @@
 
 """Self-tests of slots, with the known answers of their cores.
 
-A self-test uses only what a session would use. The slot is already programmed;
-it is opened, and receives input and returns output, through the driver.
+A self-test does only what a session would do: through the driver, it opens the
+programmed slot, sends input and receives output.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def run(
 ) -> None:
     """Compare the output of a programmed slot with the known answers.
 
-    The known answers are those of the accelerator's software core. Blocks
-    while the slot computes. The slot must be scrubbed afterwards.
+    The known answers are those of the accelerator's software core. The call
+    blocks while the slot computes. The slot must be scrubbed afterwards.
 
     :param profile: the profile that programming returned. If there are no
         known answers, the slot passes, because it could be programmed.
@@ -67,8 +67,7 @@ def _check(
 
 
 def _compute(core: base.Core, data: bytes) -> bytes:
-    # A separate buffer for output is also valid for a core that works in
-    # place.
+    # Even a core that works in place accepts a separate buffer for output.
     room = bytearray(core.max_output_bytes(len(data)))
     count = core.process(memoryview(bytearray(data)), memoryview(room), 0)
     output = bytes(room[:count])

@@ -14,8 +14,8 @@ class AcceleratorProfile(base.Payload):
     """The properties of an accelerator that the pool and its clients use.
 
     :param shapes: shapes of the slots that it fits; empty means any.
-    :param projects: projects that may use it; empty means all. In that case
-        ``name`` is a key, see :mod:`fpgapool.vocabulary.names`.
+    :param projects: projects that may use it; empty means all. If it is not
+        empty, ``name`` is a key, see :mod:`fpgapool.vocabulary.names`.
     :param platforms: rates and power by slot shape, see
         :mod:`fpgapool.vocabulary.platforms`; None: none are known.
     :param checkpoint: whether a session that is not stateless can continue in
@@ -44,5 +44,5 @@ class AcceleratorProfile(base.Payload):
         return not self.projects or project_id in self.projects
 
     def changed(self, **members: Any) -> Self:
-        """Return the same profile with some other members."""
+        """Return a copy of the profile with some members replaced."""
         return dataclasses.replace(self, **members)

@@ -42,7 +42,7 @@ class Payload:
     VERSION: typing.ClassVar[str] = "1.0"
 
     def to_primitive(self) -> dict[str, Any]:
-        """Return the form that :meth:`from_primitive` understands."""
+        """Return the form that :meth:`from_primitive` reads."""
         cls = type(self)
         data = dict(vars(self))
         for name, write in _writers(cls):
@@ -56,11 +56,10 @@ class Payload:
 
     @classmethod
     def from_primitive(cls, primitive: object) -> Self:
-        """Build a payload from its serialized form, checking every member's
-        type.
+        """Build a payload from its serialized form.
 
-        :raises: ValueError that names the payload and the member, if one is
-            missing or has the wrong type.
+        :raises: ValueError that names the payload and the member, if a member
+            is missing or has the wrong type.
         """
         data, minor = _envelope_data(cls, primitive)
         values: dict[str, Any] = {}
@@ -144,9 +143,7 @@ def reader_of(
 
 
 def version(minors: collections.abc.Iterable[int | None]) -> str:
-    """Return a payload's version, given the minor version that added each
-    member.
-    """
+    """Return a payload's version from the versions that added its members."""
     return f"1.{max(minor or 0 for minor in minors)}"
 
 
@@ -223,9 +220,7 @@ def _to_primitives(payloads: tuple[Payload, ...]) -> list[dict[str, Any]]:
 def _writers(
     cls: type[Payload],
 ) -> tuple[tuple[str, collections.abc.Callable[[Any], Any]], ...]:
-    """Return the members that need conversion, with their conversion
-    functions.
-    """
+    """Return the members that must be converted, and their converters."""
     found: list[tuple[str, collections.abc.Callable[[Any], Any]]] = []
     for name, type_ in members(cls).items():
         kind = _without_none(type_)
@@ -266,7 +261,7 @@ def _readers(
 
 
 def _plain(type_: Any) -> frozenset[type]:
-    """Return the types whose values need no reader; NaN and infinity do."""
+    """Return the types whose values need no reader, if they are finite."""
     is_union = typing.get_origin(type_) in (types.UnionType, typing.Union)
     kinds = typing.get_args(type_) if is_union else (type_,)
     return frozenset(

@@ -12,7 +12,7 @@ from fpgapool.vocabulary import formats
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BitstreamRef(base.Payload):
-    """The file to program a slot with.
+    """The file with which a slot is programmed.
 
     :param signature: signature of the checksum in base64, which the agent
         verifies; empty if there is none.
@@ -55,8 +55,8 @@ class UploadBitstream(base.Payload):
 
     :param location: the file's location, in the store's own format.
     :param signed_by: name of the key that verified the signature.
-    :param shapes: shapes of the slots that it fits; empty means all that have
-        the resources.
+    :param shapes: shapes of the slots that it fits; empty means all with
+        enough resources.
     """
 
     bitstream_id: str
@@ -106,8 +106,6 @@ class ShareBitstream(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeleteBitstream(base.Payload):
-    """Delete a bitstream."""
-
     bitstream_id: str
 
 

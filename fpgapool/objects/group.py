@@ -31,7 +31,7 @@ class Goal(base.Payload):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 @fields.with_members(base.request_members(_OPTIONS))
 class CreateGroup(base.Payload):
-    """Create a group, with options of the description.
+    """Create a group, with the options that its description defines.
 
     :param accelerator: the accelerator's name in the project.
     """
@@ -73,8 +73,6 @@ class DeleteGroup(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttachClient(base.Payload):
-    """Attach a client to a group."""
-
     client_id: str
     group_id: str
     project_id: str
@@ -84,8 +82,6 @@ class AttachClient(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RevokeClient(base.Payload):
-    """Revoke a client of a group."""
-
     group_id: str
     client_id: str
     ended: bool = False
@@ -166,8 +162,7 @@ class GroupOrder(base.Payload):
     """Everything that a host's agent needs to know about a group.
 
     The agent configures the group's desk accordingly; repeating an order has
-    no further effect. An order for a group replaces orders with lower
-    revisions.
+    no further effect. An order replaces the group's orders of lower revisions.
 
     :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
     :param clients: all clients that may use the group; others are revoked.

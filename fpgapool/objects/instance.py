@@ -32,11 +32,9 @@ def user_of(instance_id: str) -> str:
 
 
 def id_of(user_id: str) -> str | None:
-    """Return the instance that acts as a user; None if the user is not an
-    instance.
+    """Return the instance with a user id; None if it is a user of Keystone.
 
-    :param user_id: user id of a session or request. Keystone's user ids have
-        no colon.
+    Keystone's user ids contain no colon.
     """
     return user_id.removeprefix(_PREFIX) if is_user(user_id) else None
 
@@ -46,7 +44,7 @@ def is_user(user_id: str) -> bool:
 
 
 def may_share(user_id: str, other_user_id: str) -> bool:
-    """Whether one user may see the requests of the other.
+    """Whether one user may see the requests of another.
 
     Users of a project share its sessions; an instance has its own.
     """

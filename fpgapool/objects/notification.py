@@ -63,8 +63,7 @@ class SlotPayload(PlacePayload):
 class SessionPayload(base.Payload):
     """A session. Times are in ISO 8601, in UTC.
 
-    It contains no secrets and no endpoints, and no parameters, because these
-    may be keys.
+    It contains no secrets, endpoints or parameters; a parameter may be a key.
     """
 
     VERSION = base.version(

@@ -41,9 +41,9 @@ class OpenRequest(base.Payload):
 class Endpoint(base.Payload):
     """Where a worker listens.
 
-    :param network: the operator's name for the network; ``"local"`` means that
-        the client must ask the front door of the slot's host for a connection.
-        In that case the address is empty and the port 0.
+    :param network: the operator's name for the network; for ``"local"``, the
+        client must request a connection from the front door of the slot's
+        host, the address is empty, and the port is 0.
     """
 
     network: str
@@ -56,8 +56,8 @@ class Endpoint(base.Payload):
 class SessionView(base.Payload):
     """Everything that a session's owner may know about it.
 
-    A view with a higher revision replaces it. In addition to the fields of the
-    description, it has the session's slot, and how to connect to it.
+    A view with a higher revision replaces it. In addition to the described
+    fields, it contains the session's slot and the data for connecting to it.
 
     :param secret: the secret in hexadecimal; empty except in a READY view for
         the front door that opened the session.
@@ -110,13 +110,16 @@ class DryRun(base.Payload):
         refused.
     :param reasons: why it would wait, or the code of the refusal.
     :param expected_wait_s: expected wait; None if unknown, or if the request
-        would be refused.
+        would be refused. Nine of ten waits lie between
+        ``expected_wait_low_s`` and ``expected_wait_high_s``.
     """
 
     state: str
     reasons: tuple[str, ...] = ()
     message: str = ""
     expected_wait_s: float | None = None
+    expected_wait_low_s: float | None = None
+    expected_wait_high_s: float | None = None
 
 
 _RECORDED = [one.name for one in description.FIELDS.in_view if one.in_record]
@@ -185,9 +188,9 @@ class AssignRequest(base.Payload):
         ``session_id``; empty if a session gets the slot.
     :param secret_sha256: hash of the client's secret, in hexadecimal; empty:
         the worker creates a secret.
-    :param offer: where the client was told to connect, taken from an earlier
-        report. In that case the conductor need not be notified immediately
-        when the slot is ready.
+    :param offer: where the client connects, from an earlier report. With an
+        offer, the conductor need not be notified immediately when the slot is
+        ready.
     """
 
     host_uuid: str
@@ -217,7 +220,7 @@ class AssignRequest(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepared(base.Payload):
-    """A slot is ready for its session's client.
+    """Reports that a slot is ready for its session's client.
 
     :param secret: single-use secret in hexadecimal; empty if the client has
         its own.

@@ -20,14 +20,12 @@ API_VERSIONS = ("1", *microversions.VERSIONS)
 
 
 def make_client(instance: Any) -> proxy.Proxy:
-    """Return the proxy of the pool."""
     return fpgapool_service.proxy_of(instance.sdk_connection)
 
 
 def build_option_parser(
     parser: argparse.ArgumentParser,
 ) -> argparse.ArgumentParser:
-    """Add the global options."""
     parser.add_argument(
         "--os-fpgapool-api-version",
         metavar="<fpgapool-api-version>",

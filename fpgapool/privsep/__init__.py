@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Only the code that needs privileges.
+"""The code that needs privileges.
 
 oslo.privsep runs these functions in a small separate process, which has only
 CAP_NET_ADMIN; the agent itself needs no privileges.

@@ -37,7 +37,7 @@ IFB_NAME = "fpgapool-in"
 class Problem(typing.TypedDict):
     """The reason why one direction of a link has no cap.
 
-    ``code`` is one of the constants above; ``message`` explains it to people.
+    ``code`` is one of the constants above; ``message`` is human-readable.
     """
 
     code: str
@@ -65,10 +65,7 @@ class _Impossible(Exception):
 
 
 class Cap:
-    """This host's cap in the kernel.
-
-    Reading needs no privileges; changing needs CAP_NET_ADMIN.
-    """
+    """This host's cap in the kernel."""
 
     def __init__(self, control: tc.TrafficControl) -> None:
         self._control = control
@@ -88,7 +85,7 @@ class Cap:
 
         The cap is removed from all other devices.
 
-        :raises: pyroute2.NetlinkError if it cannot be removed from another.
+        :raises: pyroute2.NetlinkError if it cannot be removed from the others.
         """
         link = self._control.link(device)
         if link is None:

@@ -69,9 +69,9 @@ class _Instruction:
 def program(network: Network, first_port: int, last_port: int) -> bytes:
     """Return the program that accepts the data plane's packets.
 
-    These are TCP packets one end of which has an address in the network and a
-    port in the range. Fragments after the first have no port and are not
-    accepted; TCP does not normally produce any.
+    These are TCP packets whose source or destination has an address in the
+    network and a port in the range. Fragments after the first have no port and
+    are not accepted; TCP does not normally produce any.
 
     :raises ValueError: if the range of ports is invalid.
     """

@@ -53,8 +53,7 @@ _LINKLAYER_ETHERNET = 1
 _TICK_NS = 64
 _MAX_U32 = 2**32 - 1
 
-#: With a device's queue length of 0, all packets that must wait would be
-#: dropped.
+#: If a device's queue length is 0, packets that must wait would be dropped.
 MIN_DIRECT_PACKETS = 1000
 
 #: Unused tokens accumulate for this long, so late timers cost no throughput.
@@ -63,7 +62,7 @@ _BURST_S = 0.004
 #: Size of the largest packet that TCP hands to a device.
 _LARGEST_PACKET_BYTES = 2**16 + 2**11
 
-#: A queue holds this much time's output, so it adds at most this delay.
+#: A queue holds the output of this time, so it adds at most this delay.
 _QUEUE_S = 0.05
 _MIN_QUEUE_BYTES = 2**20
 
@@ -158,7 +157,7 @@ class TrafficControl:
             )
 
     def link(self, name: str) -> Link | None:
-        """Return the network device with a name, or None."""
+        """Return the network device with this name, or None."""
         return next((one for one in self.links() if one.name == name), None)
 
     def qdiscs(self) -> list[Qdisc]:
@@ -229,7 +228,7 @@ class TrafficControl:
     def put_queue(
         self, index: int, handle: int, parent: int, bytes_per_s: int
     ) -> None:
-        """Give a class a queue with a length that suits its rate."""
+        """Create a queue of a class; its length depends on the rate."""
         limit_bytes = max(_MIN_QUEUE_BYTES, int(bytes_per_s * _QUEUE_S))
         self._send(
             rtnl.RTM_NEWQDISC,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Blocks: data that has a name, so that it need not be sent again.
+"""Named blocks of data, which need not be sent twice.
 
 A reference identifies the data. In a session, it is the payload of an
 ``INPUT`` frame with the flag ``BLOCK``; the input of a group's task begins
@@ -44,12 +44,12 @@ def name_of(data: frames.Buffer) -> bytes:
 
 
 class Reference(typing.NamedTuple):
-    """Identifies a block, and says what it is used for.
+    """Identifies a block and says what it is used for.
 
     :ivar block_id: name of the block; see :func:`name_of`.
     :ivar length_bytes: its length, at least 1.
     :ivar crc32: its CRC-32, for workers that do not check the name.
-    :ivar argument: number of the core's argument that it is; 0: input.
+    :ivar argument: number of the core's argument; 0: the block is input.
     """
 
     block_id: bytes
@@ -101,7 +101,7 @@ class Reference(typing.NamedTuple):
         if not reference.length_bytes or reference.argument > MAX_ARGUMENT:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "the length or argument of a reference is out of range",
+                "the length or argument number of a reference is out of range",
             )
         return reference
 
@@ -145,9 +145,9 @@ def decode_parts(
 
     :param data: the input; its list of references is read only once.
     :param max_bytes: length of the longest block that the caller accepts.
-    :returns: the references, with views of their data, and the other input.
-    :raises frames.ProtocolError: as :meth:`Reference.decode`, and if the data
-        is too short.
+    :returns: the references with views of their data, and the remaining input.
+    :raises frames.ProtocolError: see :meth:`Reference.decode`; also if the
+        data is too short.
     """
     references, brought, front = _decode_head(data, max_bytes)
     start = len(front)
@@ -165,11 +165,11 @@ def decode_parts(
 
 
 def referred(data: memoryview) -> tuple[list[tuple[bytes, int]], bytes]:
-    """Return the names and lengths of the blocks that a task refers to.
+    """Find the blocks that a task refers to.
 
-    :param data: the task's input; see :func:`encode_parts`. A client may be
-        changing it.
-    :returns: the names and lengths, and a copy of the list of references.
+    :param data: the task's input; see :func:`encode_parts`. A client may
+        change it at any time.
+    :returns: their names and lengths, and a copy of the list of references.
     """
     references, _, front = _decode_head(data, 2**64)
     return [(one.block_id, one.length_bytes) for one in references], front
@@ -178,7 +178,7 @@ def referred(data: memoryview) -> tuple[list[tuple[bytes, int]], bytes]:
 def _decode_head(
     data: memoryview, max_bytes: int
 ) -> tuple[list[Reference], int, bytes]:
-    """Return the references, which include data, and a copy of the list."""
+    """Return the references, a bitmask of those with data, and the list."""
     front = bytes(data[: head_bytes(MAX_REFERENCES)])
     if len(front) < _HEAD_BYTES:
         raise _damaged_list()
@@ -215,7 +215,7 @@ class Shelf(typing.Generic[Key]):
     Lasting blocks, which are arguments for all tasks, are removed only when no
     others are left. Pinned blocks are not removed.
 
-    :param capacity_bytes: capacity of the memory; 0: no block is kept.
+    :param capacity_bytes: size of the memory; 0: no block is kept.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -245,7 +245,7 @@ class Shelf(typing.Generic[Key]):
     ) -> list[Key] | None:
         """Keep a block, if there is room for it.
 
-        :param lasting: whether all other blocks are removed before it.
+        :param lasting: whether to remove it only after all others.
         :returns: the blocks removed to make room; None: there is not enough
             room, and nothing has changed.
         """
@@ -274,7 +274,7 @@ class Shelf(typing.Generic[Key]):
         return going if over_bytes <= 0 else None
 
     def pin(self, key: Key) -> None:
-        """Keep a block until :meth:`unpin`; calls are counted."""
+        """Keep a block until as many calls of :meth:`unpin` have followed."""
         self._pins[key] += 1
 
     def unpin(self, key: Key) -> None:

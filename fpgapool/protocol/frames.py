@@ -2,10 +2,9 @@
 
 """The frames of the data plane: a 32-byte header and a payload.
 
-This module only converts bytes: sockets, buffers and threads belong to the
-callers. Encoders raise ValueError if a member does not fit its field; decoders
-raise ProtocolError. The protocol document describes the layout for
-implementers.
+This module only converts bytes. Encoders raise ValueError if a member does not
+fit its field; decoders raise ProtocolError. The protocol document describes
+the layout for implementers.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ GROUPS_FEATURE = "groups"
 #: Name of the feature of connections that carry only what a worker sends.
 RETURN_FEATURE = "return"
 
-# Flags. Plain integers are faster, and each frame's flags are tested.
+# Flags. They are plain integers, because testing enums would be slower.
 END = 0x0001
 SHM = 0x0002
 TASK_END = 0x0004
@@ -161,11 +160,11 @@ class FrameHeader(typing.NamedTuple):
         """Decode and check a header.
 
         :param buffer: bytes that begin with the header.
-        :param max_data_bytes: length of the longest payload of a data or
-            optional frame that the caller accepts.
+        :param max_data_bytes: limit for the payloads of data and optional
+            frames.
         :raises ProtocolError: if the bytes are not a header of version 1, the
-            type is unknown and not optional, or the length exceeds the limit
-            for the type.
+            type is unknown and not optional, or the payload exceeds the limit
+            of the type.
         """
         if len(buffer) < HEADER_BYTES:
             raise ProtocolError(PROTOCOL_ERROR, "truncated frame header")
@@ -285,7 +284,7 @@ class Checksums(typing.NamedTuple):
 
 
 def checkpoint_frame(offset_bytes: int, state: Buffer) -> bytes:
-    """Encode a CHECKPOINT frame, with a core's state between two pieces."""
+    """Encode a CHECKPOINT frame, which has a core's state between pieces."""
     if len(state) > MAX_CHECKPOINT_BYTES:
         raise ValueError(
             f"the checkpoint state is {len(state)} bytes, larger than the "
@@ -359,8 +358,8 @@ def _refuse_constant(name: str) -> typing.NoReturn:
     raise ValueError(name)
 
 
-# Made only once: creating an encoder takes longer than encoding most
-# documents. Checking for cycles would take a third of the time; a cycle raises
+# Created only once, because this takes longer than encoding most documents.
+# Checking for cycles would take a third of the time; a cycle raises
 # RecursionError anyway.
 _ENCODER = json.JSONEncoder(
     separators=(",", ":"), allow_nan=False, check_circular=False
@@ -386,8 +385,8 @@ def error_frame(
 ) -> bytes:
     """Encode an ERROR frame.
 
-    :param message: explanation, which is truncated if it is long.
-    :param task_id: number of a group's task, if only this task has failed.
+    :param message: explanation; truncated to 1024 characters.
+    :param task_id: number of the group's task, if only that task failed.
     """
     return encode_frame(
         FrameHeader(
@@ -404,7 +403,7 @@ _T = typing.TypeVar("_T")
 
 
 def checked(shape: shapes.Shape[_T], document: object, where: str = "") -> _T:
-    """Check a decoded payload or message, or its member ``where``.
+    """Check a decoded document, or its member ``where``.
 
     :raises ProtocolError: if it does not have the shape.
     """
@@ -419,9 +418,9 @@ def require(
     name: str,
     kind: type | tuple[type, ...],
 ) -> typing.Any:
-    """Return a required member, after checking its type.
+    """Check the type of a required member, and return the member.
 
-    :param kind: type that it must have; ``bool`` does not count as a number.
+    :param kind: required type; ``bool`` does not count as a number.
     :raises ProtocolError: if it is missing or has the wrong type.
     """
     value = document.get(name)
@@ -450,6 +449,6 @@ def features(
     return frozenset(checked(FEATURES, found, "features") or ())
 
 
-#: Shapes of members that several messages have.
+#: Shapes of members that occur in several messages.
 OFFSET = shapes.integer(0, _UINT64_MAX)
 FEATURES = shapes.nullable(shapes.list_of(shapes.text()))

@@ -2,14 +2,12 @@
 
 """What a group's clients and its desk exchange.
 
-On one host, they exchange records through rings in shared memory. Records have
-the same header as those between desk and members
-(:mod:`fpgapool.protocol.records`), so the desk passes them on unchanged; there
-are additional kinds. Across hosts, the same records are sent as frames:
+On one host, they exchange records through rings in shared memory. The records
+have the same header as those between desk and members
+(:mod:`fpgapool.protocol.records`), so the desk passes them on unchanged; some
+kinds occur only here. Across hosts, the same records are sent as frames:
 :class:`TaskReader` and :class:`ResultReader` convert frames to records;
 :func:`task_frames` and :func:`result_frames` convert records to frames.
-
-This module only converts bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ LOCK = frames.LOCK
 LOCKED = frames.LOCKED
 UNLOCK = frames.UNLOCK
 MEMBERS = frames.MEMBERS
-#: Stands for a task whose input was too long to keep.
+#: Replaces a task whose input was too long to keep.
 TOO_LARGE = 6
 
 KIND_BITS = 8
@@ -54,7 +52,7 @@ _MAX_HOSTS = 1024
 class Hello(typing.NamedTuple):
     """A client's first message to a desk.
 
-    :ivar window_tasks: number of unanswered tasks that the client requests.
+    :ivar window_tasks: requested maximum number of unanswered tasks.
     :ivar application: application whose clients share blocks; empty: none.
     """
 
@@ -81,7 +79,7 @@ class Hello(typing.NamedTuple):
         if frames.GROUPS_FEATURE not in frames.features(document):
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "this is a group's desk: the client must send the feature"
+                "this is a group's desk; the client must announce the feature"
                 f" {frames.GROUPS_FEATURE!r}",
             )
         return cls(**frames.checked(_HELLO, document))
@@ -90,7 +88,7 @@ class Hello(typing.NamedTuple):
 class Opened(typing.NamedTuple):
     """The desk's answer.
 
-    :ivar window_tasks: how many unanswered tasks the client may have.
+    :ivar window_tasks: maximum number of unanswered tasks of the client.
     :ivar max_task_bytes: maximum length of a task's input and of its output.
     :ivar chunk_bytes: maximum length of a piece in one frame.
     :ivar resume_grace_s: how long locks survive without a connection.
@@ -128,8 +126,8 @@ class Opened(typing.NamedTuple):
 class Host(typing.NamedTuple):
     """A host with members of a group.
 
-    :ivar host_id: identifies the host; determines the order of hosts that are
-        equally suitable.
+    :ivar host_id: identifies the host; equally suitable hosts are ordered by
+        it.
     :ivar members: number of members on the host.
     :ivar endpoints: where its desk listens, as in a session's view.
     :ivar certificate_sha256: digest of its desk's certificate, if TLS is used.
@@ -141,7 +139,7 @@ class Host(typing.NamedTuple):
     certificate_sha256: str | None = None
 
     def document(self) -> dict[str, object]:
-        """Return a member of ``hosts`` of a MEMBERS frame."""
+        """Return an entry of ``hosts`` in a MEMBERS frame."""
         return {
             "host_id": self.host_id,
             "members": self.members,
@@ -189,7 +187,7 @@ _TEXT = shapes.text()
 _NATURAL = shapes.integer(0, 2**31 - 1)
 #: Number of tasks that a client may send before it must wait for answers.
 WINDOW = shapes.integer(1, MAX_WINDOW_TASKS)
-#: The name that a client gives its program.
+#: Name of the client's program, chosen by the client.
 APPLICATION = shapes.text(MAX_APPLICATION, printable=True)
 _HELLO = shapes.Members(
     {
@@ -360,7 +358,7 @@ class ResultReader:
     ) -> bytes | None:
         """Read a frame.
 
-        :param header: its header; must not be an ERROR of the connection.
+        :param header: its header; not an ERROR about the whole connection.
         :param payload: its payload, kept until its task is complete.
         :returns: a record; None if the task is not complete.
         """
@@ -416,10 +414,7 @@ class ResultReader:
 def task_frames(
     record: bytes, chunk_bytes: int
 ) -> collections.abc.Iterator[frames.Buffer]:
-    """Convert a client's record to frames.
-
-    :param record: record about a task or a lock.
-    """
+    """Convert a client's record about a task or a lock to frames."""
     task_id, kind, offset, params, data = records.split(record)
     if kind & KIND_MASK not in (records.TASK, records.BLOCKS_TASK):
         yield frames.pack_header(kind, task_id=task_id)
@@ -450,10 +445,7 @@ def task_frames(
 def result_frames(
     record: bytes, chunk_bytes: int
 ) -> collections.abc.Iterator[frames.Buffer]:
-    """Convert a desk's record to frames.
-
-    :param record: record about a result, a lock or the list of members.
-    """
+    """Convert a desk's record about a result, lock or members to frames."""
     task_id, kind, _, detail, data = records.split(record)
     if kind == records.DONE:
         for start in range(0, max(1, len(data)), chunk_bytes):

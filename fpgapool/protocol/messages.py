@@ -4,7 +4,7 @@
 
 A message is a JSON object, preceded by its length in four big-endian bytes.
 Both sockets carry requests, replies with the request's ``id``, and
-notifications with an ``event`` and no ``id``. This module only converts bytes.
+notifications with an ``event`` and no ``id``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MessageDecoder:
             or without data, return the rest.
         :returns: the messages that are now complete, oldest first.
         :raises frames.ProtocolError: if a length is 0 or too large, or a
-            message is not a JSON object; the connection is then unusable.
+            message is not a JSON object. The connection is then unusable.
         """
         self._buffer += data
         messages: list[Message] = []
@@ -83,10 +83,7 @@ class MessageDecoder:
 def request(
     request_number: int, operation: str, **members: object
 ) -> dict[str, object]:
-    """Build a request.
-
-    :param request_number: the ``id`` that the reply repeats.
-    """
+    """Build a request; the reply repeats its number as ``id``."""
     return {"id": request_number, "op": operation, **members}
 
 
@@ -98,10 +95,7 @@ def reply(request_number: object, **members: object) -> dict[str, object]:
 def error_reply(
     request_number: object, code: str, message: str
 ) -> dict[str, object]:
-    """Build the reply to a request that failed.
-
-    :param request_number: ``id`` of the request; None if it had none.
-    """
+    """Build the reply to a failed request, whose number may be None."""
     return {
         "id": request_number,
         "ok": False,

@@ -2,7 +2,7 @@
 
 """Records between a group's desk and the workers of its members.
 
-A record is written as a whole to a ring in shared memory: a little-endian
+Each record is written in one piece to a ring in shared memory: a little-endian
 header of 24 bytes, a short middle and a long rest. To a member::
 
     task_id: u64, kind: u32, params_bytes: u32, offset: u64, params, input
@@ -14,7 +14,7 @@ and from a member::
 ``params`` are the accelerator's parameters, in JSON; ``offset`` is the
 position of the input in a stateless accelerator's stream. ``detail`` is JSON:
 ``code`` and ``message`` of a failure; ``device``, ``slot`` and ``generation``
-of a member that is ready. ``busy_ns`` is how long the core computed.
+of a member that is ready. ``busy_ns`` is the time for which the core computed.
 
 A member connects to its desk's socket for members and sends nothing there. The
 desk answers with one byte and the descriptors of a channel, to which the
@@ -34,20 +34,20 @@ from fpgapool.vocabulary import group
 # To a member.
 #: Run a task.
 TASK = 1
-#: Remove all data of the last client; answered with ``CLEARED`` once the desk
-#: has freed all results, which are wiped, too. Blocks of the project in the
-#: middle, which is the next client's, are kept.
+#: Remove all data of the last client, including its results; answered with
+#: ``CLEARED`` once the desk has freed these. The middle names the next
+#: client's project, whose blocks are kept.
 CLEAR = 2
 #: Leave the group; answered with ``LEFT``.
 STOP = 3
-#: Until ``CLEAR``, the following tasks have a lock, so the core may keep its
+#: Until ``CLEAR``, the following tasks hold a lock, so the core may keep its
 #: state between them.
 KEEP = 4
 #: Run a task whose input begins with references to blocks; see
 #: :mod:`fpgapool.protocol.blocks`.
 BLOCKS_TASK = 5
-#: Until ``CLEAR``, the following tasks use the blocks of this project, which
-#: is the middle, and this application, which is the rest.
+#: Until ``CLEAR``, the following tasks use the blocks of the project in the
+#: middle and the application in the rest.
 SCOPE = 7
 
 # From a member.
@@ -84,7 +84,7 @@ class InPlace(typing.Protocol):
 class Record(typing.NamedTuple):
     """A decoded record.
 
-    :ivar task_id: number of its task; 0 if it is not about a task.
+    :ivar task_id: number of its task; 0 if it concerns no task.
     :ivar number: ``offset`` or ``busy_ns``.
     :ivar middle: ``params`` or ``detail``.
     :ivar rest: ``input`` or ``output``, in place.
@@ -100,10 +100,7 @@ class Record(typing.NamedTuple):
 def header(
     kind: int, task_id: int = 0, middle_bytes: int = 0, number: int = 0
 ) -> bytes:
-    """Encode the header of a record.
-
-    :param middle_bytes: length of ``params`` or ``detail``.
-    """
+    """Encode a record's header; the middle is ``params`` or ``detail``."""
     return _HEADER.pack(task_id, kind, middle_bytes, number)
 
 
@@ -122,7 +119,7 @@ def head(record: bytes) -> tuple[int, int, int, int]:
 
 
 def split(record: bytes | InPlace) -> Record:
-    """Decode a record. Copies everything but its rest, once."""
+    """Decode a record; everything but its rest is copied, once."""
     memory = memoryview(record) if isinstance(record, bytes) else record.view()
     task_id, kind, middle_bytes, number = head(bytes(memory[:HEADER_BYTES]))
     rest = HEADER_BYTES + middle_bytes

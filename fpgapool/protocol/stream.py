@@ -4,9 +4,8 @@
 
 Each end of a connection has one :class:`Outbound` and one :class:`Inbound`:
 the client sends input and receives output, the worker vice versa. These
-classes handle only pieces and positions; threads, sockets, memory and time
-belong to the two ends. Positions count from the first byte of the session,
-in any slot.
+classes handle only pieces and positions, which are counted from the session's
+first byte, whichever slot processed it.
 
 A connection may be lost at any point. Both ends then ``resume``: the sender
 resends everything that the receiver has not used. When the slot is lost, the
@@ -27,8 +26,7 @@ from collections.abc import Callable
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
-#: Larger than any window. An integer rather than None, because each piece is
-#: compared with it.
+#: Larger than any window. An integer, because each piece is compared with it.
 UNLIMITED = 2**64
 
 
@@ -102,7 +100,7 @@ class Outbound(typing.Generic[_Piece]):
     :ivar asked_bytes: position up to which it last requested an
         acknowledgement.
     :ivar kept: the unacknowledged pieces, in order.
-    :ivar unsent: those of them that are not sent yet.
+    :ivar unsent: those kept pieces that have not been sent yet.
     """
 
     def __init__(
@@ -128,7 +126,7 @@ class Outbound(typing.Generic[_Piece]):
         return in_flight_bytes + length_bytes <= self._window_bytes
 
     def has_credit(self) -> bool:
-        """Whether there is a piece to send, and the window allows it."""
+        """Whether there is a piece to send that the window allows."""
         if not self.unsent:
             return False
         in_flight_bytes = self.sent_bytes - self.acknowledged_bytes
@@ -137,20 +135,17 @@ class Outbound(typing.Generic[_Piece]):
     def may_ask(self, is_short: bool) -> bool:
         """Whether to request an acknowledgement of everything sent.
 
-        The other end acknowledges only when it has enough bytes, but on
-        request it also acknowledges fewer. Only one request is open at once.
+        The other end acknowledges only when it has enough bytes, but fewer on
+        request. There is at most one open request.
 
-        :param is_short: whether there is little room for more pieces.
+        :param is_short: whether there is little room left for more pieces.
         """
         if not self.asked_bytes <= self.acknowledged_bytes < self.sent_bytes:
             return False
         return is_short or (bool(self.unsent) and not self.has_credit())
 
     def ask(self) -> int:
-        """Request an acknowledgement; see :meth:`may_ask`.
-
-        :returns: the offset up to which it is requested.
-        """
+        """Request an acknowledgement up to the offset that is returned."""
         self.asked_bytes = self.sent_bytes
         return self.sent_bytes
 
@@ -179,7 +174,7 @@ class Outbound(typing.Generic[_Piece]):
     ) -> list[_Piece]:
         """Release the pieces that the other end has acknowledged.
 
-        :param task_id: the ACK's; in a worker's ACK, the last task that it
+        :param task_id: task in the ACK; in a worker's, the last task that it
             covers.
         :param check: called with these pieces before they are released; may
             raise an exception to reject the ACK.
@@ -300,7 +295,7 @@ class Inbound:
 
     :param start_bytes: position of the first byte in this slot.
     :param credit_bytes: how many unacknowledged bytes may arrive.
-    :param multiple_bytes: the length of all pieces but the last is a multiple
+    :param multiple_bytes: the length of every piece but the last is a multiple
         of this.
     :param due_bytes: used bytes after which an acknowledgement is due.
 
@@ -311,7 +306,7 @@ class Inbound:
     :ivar consumed_bytes: end position of used pieces.
     :ivar acknowledged_bytes: end position of acknowledged pieces.
     :ivar delivered_bytes: end position of the output of all slots so far.
-    :ivar task_id: task of the last used piece.
+    :ivar task_id: number of the last used piece's task.
     :ivar closed: whether the other end will not send any more.
     """
 
@@ -390,7 +385,8 @@ class Inbound:
         if self.closed or not self.finished or not came:
             takes = self._side.takes
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"{takes} after the end of the {takes}"
+                frames.PROTOCOL_ERROR,
+                f"received {takes} after the end of the {takes}",
             )
         if is_end:
             self._repeats = False
@@ -400,7 +396,7 @@ class Inbound:
     def consume(self, length_bytes: int, task_id: int, end: bool) -> int:
         """Mark the oldest piece as used.
 
-        :returns: how many bytes at its start another slot already delivered.
+        :returns: how many of its first bytes another slot already delivered.
         """
         consumed_bytes = self.consumed_bytes + length_bytes
         known_bytes = self.delivered_bytes - self.consumed_bytes

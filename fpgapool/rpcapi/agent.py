@@ -15,34 +15,33 @@ from fpgapool.rpcapi import declared
 
 TOPIC = "fpgapool-agent"
 
-# Raised with every change; the agent's endpoint has the same version.
+# Increased with every change; the agent's endpoint has the same version.
 VERSION = "1.0"
 
-#: Number of low-order bits below the epoch in a generation. A new leader's
-#: generations are higher than all earlier ones, so none has to be stored.
+#: Number of bits below the epoch in a generation. So all generations of a new
+#: leader are higher than earlier ones, without being stored.
 GENERATION_BITS = 32
-#: Generations are stored in 63 bits. With a new leader every second, this is
-#: enough for 68 years.
+#: Generations are stored in 63 bits, enough for 68 years with a new leader
+#: every second.
 MAX_EPOCH = 2 ** (63 - GENERATION_BITS) - 1
 
-#: The version that introduced each method, if it was not the first one.
+#: The version that introduced each method, if not the first one.
 SINCE: dict[str, str] = {}
 
 
 def can_be_of(generation: int, leader_epoch: int) -> bool:
-    """Whether a leader or an earlier one can have issued a generation."""
+    """Whether this leader or an earlier one can have issued a generation."""
     return 0 <= generation >> GENERATION_BITS <= leader_epoch
 
 
 class AgentAPI:
-    """Casts to the agent of one host.
+    """Sends casts to hosts' agents.
 
-    Every method raises oslo_messaging.MessagingException if the broker cannot
-    be reached. A cast may be lost even if the method returned; the agent's
-    reports show what took effect.
+    Every method raises oslo_messaging.MessagingException if the broker is
+    unreachable. A cast may be lost even if the method returns; the agent's
+    reports show whether it was carried out.
 
-    :param keys: the pool's keys; messages to a host are signed with the host's
-        key.
+    :param keys: the pool's keys; each message is signed with its host's key.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class AgentAPI:
         leader_epoch: int,
         request: objects.AssignRequest,
     ) -> None:
-        """Order a slot to be prepared for a session."""
+        """Order the preparation of a slot for a session or group."""
 
     @declared.sent_by("_cast")
     def self_test(
@@ -90,7 +89,7 @@ class AgentAPI:
         generation: int,
         reason: str,
     ) -> None:
-        """Revoke a session's slot.
+        """Revoke the slot of a session or group.
 
         :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         """
@@ -119,7 +118,7 @@ class AgentAPI:
         leader_epoch: int,
         views: Iterable[objects.SessionView],
     ) -> None:
-        """Notify a host's front door of changes to sessions opened there."""
+        """Notify a host's front door of changes to its sessions."""
 
     @declared.sent_by("_cast")
     def report_now(self, host_uuid: str, leader_epoch: int) -> None:

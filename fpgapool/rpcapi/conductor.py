@@ -25,41 +25,39 @@ from fpgapool.rpcapi import declared
 
 TOPIC = "fpgapool-conductor"
 
-# Raised with every change; the conductor's endpoint has the same version.
+# Increased with every change; the conductor's endpoint has the same version.
 VERSION = "1.0"
 
-#: The version that introduced each method, if it was not the first one.
+#: The version that introduced each method, if not the first one.
 SINCE: dict[str, str] = {}
 
-# The names of leaders are reused, so that the broker does not keep a queue for
-# every past leader.
+# Leaders' names are reused, so that the broker does not accumulate queues.
 _LEADER_NAMES = 16
 
-# How long a leader is addressed after its last message. Longer than the broker
-# takes to detect a frozen consumer, which is twice the heartbeat.
+# How long to keep addressing a leader after its last message. The broker needs
+# less time, two heartbeat intervals, to detect a frozen consumer.
 LEADER_MEMORY_S = 60.0
 
-#: A conductor takes up to 3 s to report why it cannot answer.
+#: Minimum timeout: a conductor may need 3 s to report an error.
 TRY_S = 3.3
 
-# A leader heard within this time is considered alive, even if it has not
-# answered a message.
+# A leader that sent a message within this time is considered alive, even if it
+# has not answered a call.
 _JUST_HEARD_S = 1.5
 
 
 def server_name(leader_epoch: int) -> str:
     """Return the server name of the leader of an epoch.
 
-    A message to the topic alone reaches any process that listens to it,
-    possibly a frozen former leader, which never answers.
+    Messages to the topic alone may reach a frozen leader that never answers.
     """
     return f"leader-{leader_epoch % _LEADER_NAMES}"
 
 
 def is_outdated(seen_epoch: int, leader_epoch: int) -> bool:
-    """Whether a report was meant for an earlier leader of the same name.
+    """Whether a report was sent to an earlier leader with the same name.
 
-    :param seen_epoch: the highest epoch that its sender had seen; 0 if none.
+    :param seen_epoch: the highest epoch that its sender knew; 0: none.
     """
     return 0 < seen_epoch <= leader_epoch - _LEADER_NAMES
 
@@ -89,9 +87,9 @@ class _Leader:
         self._leader_heard_s = -math.inf
 
     def address_leader(self, leader_epoch: int) -> None:
-        """Address messages to the leader that has just been heard.
+        """Address messages to the leader that has just sent a message.
 
-        :param leader_epoch: its epoch; ignored if lower than an earlier one.
+        :param leader_epoch: its epoch; a lower one than before is ignored.
         """
         with self._lock:
             if leader_epoch >= self._leader_epoch:
@@ -99,10 +97,10 @@ class _Leader:
                 self._leader_heard_s = time.monotonic()
 
     def _forget_leader(self, silent: str | None) -> None:
-        """Address messages to any conductor until a leader is heard again.
+        """Address messages to any conductor until a leader sends one again.
 
-        The known leader is kept if it was heard very recently, or if it became
-        known during the call.
+        The known leader is kept if it sent a message very recently, or is
+        newer than the silent one.
 
         :param silent: the name of the leader that did not answer; None if the
             message was addressed to any conductor.
@@ -130,8 +128,8 @@ class _Leader:
         return self._try(method, self._call_timeout_s, kwargs)
 
     def _ask(self, method: str, **kwargs: Any) -> Any:
-        """Send a call, repeating it if there is no answer; only for calls that
-        may be repeated without further effect.
+        """Send a call, and repeat it if there is no answer; repeating it must
+        have no further effect.
         """
         for _ in range(1, self._tries):
             with contextlib.suppress(messaging.MessagingTimeout):
@@ -154,16 +152,16 @@ class _Leader:
 
 
 class ConductorAPI(_Leader):
-    """Casts and calls to the leading conductor.
+    """Sends casts and calls to the leader.
 
-    They go to the leader that was heard last. If it is unknown or does not
-    answer, they go to any conductor that listens to the topic.
+    They are addressed to the leader that sent a message last; if it is unknown
+    or does not answer, to any conductor that listens to the topic.
 
-    Every method raises oslo_messaging.MessagingException if the broker cannot
-    be reached. A call raises MessagingTimeout if there is no answer in time. A
-    cast may be lost even if the method returned.
+    Every method raises oslo_messaging.MessagingException if the broker is
+    unreachable. A call raises MessagingTimeout if there is no answer in time.
+    A cast may be lost even if the method returns.
 
-    :param tries: how often a repeatable call is sent within that time, because
+    :param tries: how often to send a repeatable call within that time, because
         the conductor that received it may have died.
     """
 
@@ -184,14 +182,12 @@ class ConductorAPI(_Leader):
         generation: int,
         host_uuid: str = "",
     ) -> objects.SessionView | None:
-        """Ask for another slot for a session that lost its slot (call).
+        """Request another slot for a session that lost its own (call).
 
         Repeating the call has no further effect.
 
-        :param generation: generation of the lost assignment; a session that
-            already has a later one keeps it.
-        :returns: the recorded state of the session; None if the caller may
-            not see it.
+        :param generation: generation of the lost assignment; later ones stay.
+        :returns: the session's state; None if the caller may not see it.
         """
 
     def cancel_session(
@@ -202,7 +198,7 @@ class ConductorAPI(_Leader):
         request_id: str | None = None,
         reason: str,
     ) -> None:
-        """Cancel a session, given its own id or its request's (cast).
+        """Cancel a session, given its id or its request's (cast).
 
         :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         """
@@ -229,17 +225,15 @@ class ConductorAPI(_Leader):
     ) -> None:
         """Report that a client has closed its session (cast).
 
-        :param input_bytes: number of input bytes that the session's slots have
-            processed, according to the client; likewise for the output.
+        :param input_bytes: input bytes that the session's slots have
+            processed, according to the client.
         """
 
     @declared.sent_by("_cast")
     def report_progress(
         self, project_id: str, session_id: str, input_bytes: int
     ) -> None:
-        """Report how much a waiting session's client has processed itself
-        (cast).
-        """
+        """Report how much input a waiting client processed itself (cast)."""
 
     @declared.sent_by("_cast")
     def renew_secret(self, session_id: str) -> None:
@@ -248,10 +242,7 @@ class ConductorAPI(_Leader):
     def get_sessions(
         self, session_ids: Iterable[str]
     ) -> list[objects.SessionView]:
-        """Return the existing sessions, in any order (call).
-
-        The sessions come without their secrets.
-        """
+        """Return existing sessions, in any order, without secrets (call)."""
         views, _unknown = self.changed_sessions(dict.fromkeys(session_ids, -1))
         return views
 
@@ -259,28 +250,24 @@ class ConductorAPI(_Leader):
     def session_now(
         self, session_id: str, project_id: str = ""
     ) -> objects.SessionView | None:
-        """Return a session's state, including what only the leader knows
-        (call).
+        """Return a session's state from the leader's memory (call).
 
-        :param project_id: project of the client that may connect. If the
-            session belongs to that project and is READY, its secret is
-            included once the leader has it. A front door gets the secret with
-            the changes of the sessions that were opened there.
-        :returns: None if the leader does not know the session: if it exists,
-            it has ended.
+        :param project_id: if the session belongs to this project and is READY,
+            its secret is included once the leader has it. Front doors get
+            secrets from :meth:`changed_sessions` instead.
+        :returns: None if it is not in memory: it ended or never existed.
         """
 
     def changed_sessions(
         self, revisions: Mapping[str, int], *, host_uuid: str = ""
     ) -> tuple[list[objects.SessionView], list[str]]:
-        """Return the sessions that have changed since they were read (call).
+        """Return the changed sessions, and the ids of unknown ones (call).
 
-        A caller may ask for very many waiting sessions at once, because only a
-        few of them have changed.
+        A call may cover very many waiting sessions, as few of them change.
 
-        :param revisions: the known revision of each, by its id.
-        :param host_uuid: UUID of the calling front door's host; sessions that
-            were opened there come with their secrets.
+        :param revisions: the revisions that the caller knows, by session id.
+        :param host_uuid: UUID of the calling front door's host; the sessions
+            that were opened there include their secrets.
         """
         door = {"host_uuid": host_uuid} if host_uuid else {}
         answer = self._ask(
@@ -293,12 +280,12 @@ class ConductorAPI(_Leader):
     def submit_sessions(
         self, requests: Iterable[objects.OpenRequest]
     ) -> list[objects.SessionView]:
-        """Request sessions and return the results (call).
+        """Request sessions (call).
 
         Repeating the call has no further effect.
 
-        :returns: for each request, the recorded session, or a REJECTED session
-            without an id that has the reason.
+        :returns: for each request, the recorded session, or a REJECTED one
+            without an id, which contains the reason.
         """
 
     @declared.sent_by("_ask")
@@ -307,9 +294,9 @@ class ConductorAPI(_Leader):
 
         It changes nothing.
 
-        :raises Overloaded: if there were too many dry runs; try again later.
-        :raises DryRunUnsupported: if the pool is too large for one, or its
-            strategy cannot be copied.
+        :raises Overloaded: if there were too many dry runs recently.
+        :raises DryRunUnsupported: if the pool is too large, or its strategy
+            cannot be copied.
         """
 
     @declared.sent_by("_ask")
@@ -322,8 +309,7 @@ class ConductorAPI(_Leader):
     ) -> dict[str, dict[str, Any]]:
         """Return a project's effective limits (call).
 
-        :param project_id: None: return the limits of projects without limits
-            of their own.
+        :param project_id: None: return the default limits.
         """
 
     @declared.sent_by("_call")
@@ -332,24 +318,21 @@ class ConductorAPI(_Leader):
     ) -> None:
         """Set a project's limits (call); returns once they are durable.
 
-        :param limits: new limits by resource; other resources keep theirs, and
-            None restores the default.
+        :param limits: new limits by resource; None restores the default.
         """
 
     @declared.sent_by("_call")
     def change_bitstream(self, change: bitstream.BitstreamChange) -> None:
-        """Change the library (call); returns once that is durable.
+        """Change the library (call); durable on return.
 
-        Repeating a :class:`~fpgapool.objects.CreateBitstream` has no further
-        effect.
+        A :class:`~fpgapool.objects.CreateBitstream` can be repeated.
         """
 
     @declared.sent_by("_call")
     def change_group(self, change: group.GroupChange) -> None:
-        """Change a group or its clients (call); returns once that is durable.
+        """Change a group or its clients (call); durable on return.
 
-        Repeating a :class:`~fpgapool.objects.CreateGroup` has no further
-        effect.
+        A :class:`~fpgapool.objects.CreateGroup` can be repeated.
         """
 
     @declared.sent_by("_ask")
@@ -364,19 +347,15 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_call")
     def attach_client(self, client: group.AttachClient) -> None:
-        """Attach a client to a group for a front door (call); durable on
-        return.
-        """
+        """Attach a host's client to a group (call); durable on return."""
 
     @declared.sent_by("_call")
     def detach_client(
         self, project_id: str, *, group_id: str, client_id: str
     ) -> None:
-        """End a project's client for a front door (call).
+        """End a project's client for a front door (call); durable on return.
 
-        Returns once that is durable.
-
-        :raises GroupRefused: if the project has no such client there.
+        :raises GroupRefused: if the project has no such client in the group.
         """
 
     @declared.sent_by("_call")
@@ -385,12 +364,11 @@ class ConductorAPI(_Leader):
     ) -> objects.InstanceEntry:
         """Admit an instance, so that it can have a token (call).
 
-        Repeating the call changes only its name and limit.
+        Repeating the call updates only the name and the limit.
 
-        :param lost_hash: hash of its current token, if that token must be
-            replaced because it can no longer be derived.
-        :returns: its durable entry; the token's nonce and hash may be older
-            than those given.
+        :param lost_hash: hash of its current token, if that must be replaced
+            because its secret is lost.
+        :returns: its durable entry, which may have an older token.
         """
 
     @declared.sent_by("_call")
@@ -399,15 +377,14 @@ class ConductorAPI(_Leader):
 
     @declared.sent_by("_ask")
     def pool_summary(self) -> dict[str, Any]:
-        """Return figures about the pool, and its hardware (call).
+        """Return a summary of the pool and its hardware (call).
 
-        For callers that cannot read the database.
+        Intended for callers that cannot read the database.
         """
 
     @declared.sent_by("_ask")
     def pool_now(self) -> dict[str, Any]:
-        """Return the figures about the pool that are not in the database
-        (call).
+        """Return the part of the summary that is not in the database (call).
 
         :returns: the name of the ``strategy``; the number of ``sessions`` by
             state, including recently ended ones, and of ``queued`` ones by
@@ -420,8 +397,8 @@ class ConductorAPI(_Leader):
     def audit(self) -> list[findings.Finding]:
         """Return the current inconsistencies of the pool (call).
 
-        Some are changes in progress; only those that a second audit also finds
-        are real.
+        Those that a second audit also finds are real, not just changes in
+        progress.
         """
 
     @declared.sent_by("_call")
@@ -440,20 +417,18 @@ class ConductorAPI(_Leader):
     ) -> None:
         """Enable, drain or disable a device or host (call).
 
-        Returns when the change is durable. It replaces any earlier setting.
+        Durable on return; replaces the previous state.
 
         :param device: its name; None: the whole host.
-        :param drain_within_s: for draining: how long current sessions may
-            stay; None: without limit.
+        :param drain_within_s: how long current sessions may keep draining
+            slots; None: no limit.
         """
 
     @declared.sent_by("_call")
     def set_reservable_slots(
         self, host_uuid: str, device: str, slots: int
     ) -> None:
-        """Set how many slots of a device instances can reserve (call).
-
-        Returns when the change is durable.
+        """Set how many slots instances can reserve (call); durable on return.
 
         :raises FewerThanReserved: if more slots are already reserved.
         :raises InvalidRequest: if the device has fewer slots.
@@ -463,12 +438,10 @@ class ConductorAPI(_Leader):
     def test_slot(
         self, host_uuid: str, device: str, slot: int, accelerator: str = ""
     ) -> None:
-        """Test a slot now, whether it is in service or out of service (call).
+        """Order a test of a slot, whether it is in service or not (call).
 
-        The test is refused if a session holds the slot. Returns once the test
-        has been ordered; if the test fails, the state of the slot changes.
+        If the test fails, the slot is taken out of service.
 
-        :param accelerator: the accelerator to test with; empty: any.
-        :raises SlotNotTested: if it cannot be tested now; the code gives the
-            reason.
+        :param accelerator: the accelerator to use; empty: any.
+        :raises SlotNotTested: if it cannot be tested now; the code says why.
         """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Methods of an RPC interface, each declared by its signature alone.
+"""Methods of an RPC interface, declared by their signatures.
 
-The arguments form the message, with payloads serialized. The return type
-determines how to read the answer. Only methods whose message differs from
+The arguments form the message, with payloads serialized, and the return type
+determines how to parse the answer. Only methods whose message differs from
 their arguments have bodies.
 """
 
@@ -25,10 +25,10 @@ _to_primitive = operator.methodcaller("to_primitive")
 
 
 def sent_by(sender: str) -> Callable[[_Method], _Method]:
-    """Return a decorator of methods that only send their arguments.
+    """Return a decorator for methods that only send their arguments.
 
-    :param sender: name of the method that sends the message; it is called with
-        the decorated method's name and arguments, and returns the answer.
+    :param sender: name of the method that sends the message and returns the
+        answer; it is called with the decorated method's name and arguments.
     """
 
     def decorate(method: _Method) -> _Method:
@@ -64,9 +64,7 @@ def _is_payload(*kinds: Any) -> bool:
 
 
 def _writer(type_: Any) -> _Converter | None:
-    """Return a function that makes an argument a JSON value; None: it is one
-    already.
-    """
+    """Return a function that converts an argument to JSON, if needed."""
     origin = typing.get_origin(type_)
     is_payload = _is_payload(*(typing.get_args(type_) or (type_,)))
     if origin is collections.abc.Mapping:
@@ -79,7 +77,7 @@ def _writer(type_: Any) -> _Converter | None:
 
 
 def _reader(type_: Any) -> _Converter | None:
-    """Return a function that parses an answer; None: it needs no parsing."""
+    """Return a function that parses an answer, if needed."""
     if type_ is types.NoneType:
         return lambda _answer: None
     kind = (typing.get_args(type_) or (type_,))[0]

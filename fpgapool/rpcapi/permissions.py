@@ -2,9 +2,9 @@
 
 """RabbitMQ permissions of a host's broker user.
 
-The names are those that oslo.messaging gives to queues and exchanges. With
-such a user, a host can read only its own messages and write only to
-conductors. The broker does not authenticate the sender of a message; keys do
+The names of queues and exchanges are oslo.messaging's. With such a user, a
+host can read only its own messages and write only to conductors. The broker
+does not authenticate the sender of a message; signatures do
 (:mod:`fpgapool.common.messaging.signing`).
 """
 
@@ -18,9 +18,9 @@ from fpgapool.rpcapi import conductor
 
 
 def commands(host_uuid: str, user: str, vhost: str) -> list[str]:
-    """Return the commands that give these permissions to a broker user.
+    """Return the commands that grant these permissions to a broker user.
 
-    :param host_uuid: UUID of the user's host, as in its configuration.
+    :param host_uuid: the host's UUID, as in its configuration.
     """
     own = rf"{agent.TOPIC}(\.{host_uuid})?"
     queues = rf"{own}|{agent.TOPIC}_fanout_[0-9a-f]+|reply_[0-9a-f]+"

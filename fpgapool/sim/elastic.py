@@ -2,10 +2,10 @@
 
 """Runs the groups of a scenario with the pool's own rules for their sizes.
 
-At any one time, tasks end first, then programmed slots join, then batches
-arrive, and then the policy resizes. A slot that changes groups is programmed
-for the cluster's ``reconfiguration_s``. Slots that groups have at the start
-are already programmed.
+Events at the same time are handled in this order: tasks end, programmed slots
+join, batches arrive, and the policy resizes. A slot that changes groups is
+programmed for the cluster's ``reconfiguration_s``. Slots that groups have at
+the start are already programmed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def run(
     """Simulate the groups of a scenario under an elasticity policy.
 
     :param name: name of one of the scenario's strategies, whose ``elasticity``
-        sizes the groups; without jobs, also of an installed policy.
+        sizes the groups, or of an installed policy.
     :param step_s: how often the course is recorded; None: never.
     :param any_period: whether a period may be too short for the programming
         time; slots that have changed groups then need not stay, either.
@@ -117,7 +117,6 @@ class _Group:
     :ivar clients: the numbers of its clients in the engine.
     :ivar is_there: whether it has begun and has not ended.
     :ivar admitted: whether the policy accepted its goal.
-    :ivar ended_s: when it ended; None: it has not ended.
     :ivar moves: number of slots that it got from other groups.
     """
 
@@ -205,7 +204,7 @@ class _Simulation:
         return self._result()
 
     def _limit_s(self, now: float) -> float:
-        """Return when this object must act next, whatever the engine does."""
+        """Return when this object must act next, regardless of the engine."""
         limits = [
             group.spec.end_s
             for group in self._groups
@@ -218,7 +217,7 @@ class _Simulation:
                 for each_s in (self._horizon_s, self._next_step_s())
                 if each_s is not None
             ]
-        # At the end, queues drain without being resized.
+        # After the horizon, tasks finish without further resizing.
         if self._accounts is None or not self._engine.is_going_on:
             limits.append(self._core.wake_s())
         return max(now, min(limits, default=math.inf))
@@ -338,7 +337,7 @@ class _Simulation:
     # -- slots -------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        """Record slots that have joined, and move on those that have left."""
+        """Record slots that have joined, and send on those that have left."""
         for slot, before in enumerate(self._served):
             serves = self._engine.serves(slot)
             self._served[slot] = serves
@@ -489,7 +488,7 @@ class _Simulation:
 
 
 class _Accounts(typing.NamedTuple):
-    """The use of the slots from the start to one moment."""
+    """How the slots were used from the start to one moment."""
 
     now: float
     spent: tasks.Spent

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import gzip
 import io
 import os
 import pathlib
+import typing
+import zlib
 from collections.abc import Iterator
 
 from fpgapool.client.transfers import files as client_files
@@ -15,18 +19,29 @@ from fpgapool.sim import errors
 
 #: The largest file that is read; enough for a scenario of 2 million jobs.
 MAX_BYTES = 256 * 2**20
+#: How files begin that are compressed with gzip.
+_GZIP = b"\x1f\x8b"
 
 
 def write(path: pathlib.Path, content: bytes) -> None:
     """Write a file; readers see the old content or all of the new.
 
-    :param path: path of the file, whose content is replaced. A pipe or device
-        is written to directly.
+    :param path: a pipe or device is written to directly.
+    :raises errors.InputError: if it cannot be written; the old content stays.
+    """
+    with replacing(path) as stream:
+        client_files.write_all(stream, memoryview(content))
+
+
+@contextlib.contextmanager
+def replacing(path: pathlib.Path) -> Iterator[typing.BinaryIO]:
+    """Open a file whose content is replaced at the end, as by :func:`write`.
+
     :raises errors.InputError: if it cannot be written; the old content stays.
     """
     try:
         with client_files.replacing(path) as stream:
-            client_files.write_all(stream, memoryview(content))
+            yield stream
     except OSError as error:
         raise unusable(path, error) from error
 
@@ -57,16 +72,36 @@ def check_size(path: pathlib.Path, size_bytes: int) -> None:
 
 
 def read_text(path: pathlib.Path) -> str:
-    """Read a file of UTF-8 text; a byte order mark is left out.
+    """Read a file of UTF-8 text, which may be compressed with gzip.
 
-    :raises errors.InputError: if it cannot be read.
+    A byte order mark is ignored.
+
+    :raises errors.InputError: if it cannot be read, or is too large.
     """
+    content = read(path)
+    if content.startswith(_GZIP):
+        content = _unpack(path, content)
     try:
-        return read(path).decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise errors.InputError(
-            str(path), f"byte {error.start}", error.reason
+            str(path),
+            f"byte {error.start}",
+            f"{error.reason}; the file must be UTF-8, and iconv converts it",
         ) from error
+
+
+def _unpack(path: pathlib.Path, content: bytes) -> bytes:
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            # A small file may hold more than fits into memory.
+            unpacked = file.read(MAX_BYTES + 1)
+    except (EOFError, OSError, zlib.error) as error:
+        raise errors.InputError(
+            str(path), "", f"is not a complete gzip file: {error}"
+        ) from error
+    check_size(path, len(unpacked))
+    return unpacked
 
 
 def read_table(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
@@ -99,7 +134,7 @@ def make_directory(path: pathlib.Path) -> None:
 
 
 def check_writable(path: pathlib.Path) -> None:
-    """Check before a long run that a file can be written after it.
+    """Check, before a long run, that a file can be written.
 
     :raises errors.InputError: if it cannot.
     """
@@ -119,5 +154,5 @@ def check_writable(path: pathlib.Path) -> None:
 
 
 def unusable(path: pathlib.Path, error: OSError) -> errors.InputError:
-    """Return a system error about a file as an input error."""
+    """Convert a system error about a file to an input error."""
     return errors.InputError(str(path), "", error.strerror or str(error))

@@ -2,10 +2,10 @@
 
 """Models of clusters whose jobs need more than slots and links.
 
-A member of the cluster selects the model. This package has none. Only papers
-need them, and ``reproduction.models`` in the sources adds them to
-:data:`MODELS`. The scenario format has their members, so that a file means the
-same in both.
+A member of the cluster selects the model. This package has no models: only
+reproductions of papers need them, and ``reproduction.models`` in the source
+tree adds them to :data:`MODELS`. The scenario format has their members anyway,
+so that a file always means the same.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Model:
         errors.InputError if it cannot be simulated.
     :ivar check_strategy: the same for a strategy; called with scenario, name,
         seed and source.
-    :ivar run: simulates; called like ``check_strategy``, and with a function
-        that it calls for each job that has ended.
+    :ivar run: simulates a strategy; takes the arguments of ``check_strategy``,
+        and a function to call for each job that has ended.
     :ivar measure: returns further measurements; called with scenario, outcomes
         and makespan_s.
     """
@@ -47,12 +47,12 @@ class Model:
     ] = lambda *_: None
 
 
-#: Models by the cluster member that selects them.
+#: Models, keyed by the field of ``scenarios.Cluster`` that selects them.
 MODELS: dict[str, Model] = {}
 
 
 def of(cluster: scenarios.Cluster, source: str = "scenario") -> Model | None:
-    """Return the model of a cluster; None: its jobs need slots and links.
+    """Return the model of a cluster; None: jobs need only slots and links.
 
     :raises errors.InputError: if the model is not installed.
     """

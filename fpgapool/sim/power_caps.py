@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A scenario's caps on the power of slots, for the core."""
+"""Converts a scenario's caps on the power of slots for the core."""
 
 from fpgapool.core import model
 from fpgapool.sim import errors
@@ -42,8 +42,8 @@ def caps(cluster: scenarios.Cluster, source: str) -> model.PowerCaps:
 def _slot_w(cluster: scenarios.Cluster, host: int) -> float:
     """Return the power of a slot with a job, in addition to the device.
 
-    It is the highest power of the accelerators there; if none is known, the
-    slot's share of what an active device draws in addition.
+    It is the highest power of the accelerators there; if none is known, it is
+    the slot's share of the device's active power.
     """
     shape = cluster.shape_of(host)
     known = [

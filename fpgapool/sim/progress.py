@@ -45,7 +45,8 @@ class Work:
         parts = ""
         if self._total is not None:
             parts = f": {self.done} of {self._total} {self._unit}"
-        return f"{self._text}{parts}, {passed_s:.0f} s so far"
+        note = f"; {_notes[-1]}" if _notes else ""
+        return f"{self._text}{parts}, {passed_s:.0f} s so far{note}"
 
     @contextlib.contextmanager
     def bar(self) -> Iterator[None]:
@@ -71,7 +72,8 @@ class Work:
     def move_bar(self) -> bool:
         bar = self._bar
         if bar is not None:
-            bar.update(bar.task_ids[0], completed=self.done)
+            text = "; ".join([self._text, *_notes[-1:]])
+            bar.update(bar.task_ids[0], completed=self.done, description=text)
         return bar is not None
 
 
@@ -79,14 +81,25 @@ class Work:
 _works: list[Work] = []
 
 
+#: What delays the work, outermost first.
+_notes: list[str] = []
+
+
+def begin_note(text: str) -> None:
+    """Say with the progress of the work what it waits for."""
+    _notes.append(text)
+
+
+def end_note() -> None:
+    """Stop saying what was said last."""
+    _notes.pop()
+
+
 @contextlib.contextmanager
 def work(
     text: str, total: int | None = None, unit: str = "runs"
 ) -> Iterator[Work]:
-    """Show progress during something that may take time.
-
-    :param total: number of its parts; None: unknown.
-    """
+    """Show the progress of work; see :class:`Work`."""
     made = Work(text, total, unit)
     _works.append(made)
     try:
@@ -123,7 +136,7 @@ def _report(program: str, is_over: threading.Event) -> None:
             said_s = now_s
         elif now_s - said_s >= QUIET_S:
             said_s = now_s
-            # The work must not depend on a reader.
+            # A closed standard error must not stop the work.
             with contextlib.suppress(OSError, ValueError):
                 sys.stderr.write(f"{program}: {now}\n")
                 sys.stderr.flush()

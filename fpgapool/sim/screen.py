@@ -14,6 +14,7 @@ import rich.console
 import rich.markup
 import rich.table
 
+from fpgapool.vocabulary import scheduling
 from fpgapool.vocabulary import shapes
 
 _T = typing.TypeVar("_T")
@@ -23,7 +24,7 @@ _PLAIN_WIDTH = 120
 
 
 def make_console() -> rich.console.Console:
-    """Return standard output, wide enough for the tables."""
+    """Return a console on standard output, wide enough for tables."""
     console = rich.console.Console(highlight=False)
     if not console.is_terminal:
         console.width = _PLAIN_WIDTH
@@ -31,10 +32,7 @@ def make_console() -> rich.console.Console:
 
 
 def say(console: rich.console.Console, text: str) -> None:
-    """Write a line of text as it is.
-
-    :param text: may contain rich markup, which is not interpreted.
-    """
+    """Write a line of text; rich markup in it is not interpreted."""
     console.print(rich.markup.escape(text), soft_wrap=True)
 
 
@@ -62,20 +60,25 @@ def make_table(
 
 
 def add_strategies(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add an option for strategies.
+
+    :param text: what they are for.
+    """
     parser.add_argument(
         "--strategy",
         action="extend",
         nargs="+",
         default=[],
         metavar="NAME",
-        help=text,
+        help=f"{text}; {scheduling.FITTING_SIZES}; 'fpgapool-sim tune' finds "
+        "thresholds for other sizes",
     )
 
 
 def argument(
     kind: Callable[[str], _T], shape: shapes.Shape[_T]
 ) -> Callable[[str], _T]:
-    """Return an argument type: text of a kind that has a shape."""
+    """Return an argument type, which converts text and checks its shape."""
 
     def convert(text: str) -> _T:
         value: object = text

@@ -30,6 +30,7 @@ from fpgapool.sim import power_caps
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
+from fpgapool.sim.engines import instants
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import schedules
 from fpgapool.strategies import shared
@@ -73,7 +74,6 @@ def make_strategy(
     :param name: name of one of these strategies, or of an installed one, which
         then has its default options.
     :param seed: seed of random choices, unless the options have one.
-    :param source: the scenario's file, for messages.
     :raises errors.InputError: if there is no such strategy, or if it rejects
         its options.
     """
@@ -100,7 +100,6 @@ def check(
 ) -> None:
     """Check that a strategy exists and accepts its options.
 
-    :param name: name of a strategy, as for :func:`run`.
     :raises errors.InputError: if it does not.
     """
     known = models.of(scenario.cluster, source)
@@ -123,9 +122,7 @@ def run(
 ) -> list[schedules.JobOutcome]:
     """Simulate one strategy.
 
-    :param name: name of one of the scenario's strategies, or of an installed
-        one, which then has its default options.
-    :param seed: seed of the strategy's random choices.
+    :param name: see :func:`make_strategy`.
     :param watcher: called whenever rates may have changed.
     :param on_end: called for each job that has ended.
     :returns: the result of each job, in the order of the scenario.
@@ -140,8 +137,8 @@ def run(
             raise errors.InputError(
                 source,
                 f"cluster.{models.member_of(scenario.cluster)}",
-                f"{known.name} do not support the chunk engine, plots or "
-                "fair shares",
+                f"clusters with {known.name} do not support the chunk engine, "
+                "plots or fair sharing",
             )
         return known.run(scenario, name, seed, source, on_end)
     strategy = make_strategy(scenario.strategies, name, seed, source)
@@ -240,7 +237,8 @@ class _Holding:
         it already has.
     :ivar quantum_bytes: the rest of the chunk that it is computing; infinite:
         it keeps its slot.
-    :ivar piece_bytes: what it computes from then on without interruption.
+    :ivar piece_bytes: what it computes from its last border without
+        interruption.
     """
 
     job: scenarios.JobSpec
@@ -257,7 +255,6 @@ class _Simulation:
 
     :param quantum_bytes: the minimum input from one border to the next; None:
         jobs keep their slots until they end.
-    :ivar waiting: by id, the jobs that are waiting for a slot.
     """
 
     def __init__(
@@ -285,8 +282,8 @@ class _Simulation:
         # The first slots belong to groups; jobs get the rest.
         self._for_jobs = self._slots[scenario.group_slots :]
         self._quantum_bytes = quantum_bytes
-        # Without limits or fair shares, tenants would have no lanes with
-        # priorities.
+        # This limit is never reached, but without one, tenants would have no
+        # lanes with priorities.
         self._limits = events.SessionLimitsChanged(
             len(self._slots) + 1,
             priorities=tuple(scenario.max_priorities.items()),
@@ -334,8 +331,7 @@ class _Simulation:
             if self._wake_s <= now:
                 self._wake_s = math.inf
                 batch.append(events.Wake())
-            # Instructions of the pool take effect at once, unless they need
-            # time.
+            # Repeat until no instruction causes a further event at this time.
             orders = self._pool.step(batch, now)
             while orders and (batch := list(self._execute_all(orders, now))):
                 orders = self._pool.step(batch, now)
@@ -358,13 +354,24 @@ class _Simulation:
         )
 
     def _next_s(self) -> float:
-        """Return the time of the next event outside the engine."""
-        next_s = self._wake_s
-        if self._to_come:
-            next_s = min(next_s, self._to_come[-1].arrival_s)
+        """Return the time of the next events outside the engine.
+
+        It is the latest of those that are one instant with the first, so that
+        none of them comes before its time.
+        """
+        times_s = [self._wake_s]
         if self._programming:
-            next_s = min(next_s, self._programming[0][0])
-        return next_s
+            times_s.append(self._programming[0][0])
+        if self._to_come:
+            times_s.append(self._to_come[-1].arrival_s)
+        first_s = min(times_s)
+        for job in reversed(self._to_come):
+            if not instants.are_one(first_s, job.arrival_s):
+                break
+            times_s.append(job.arrival_s)
+        return max(
+            time_s for time_s in times_s if instants.are_one(first_s, time_s)
+        )
 
     def _end_piece(self, number: int, now: float) -> Iterator[events.Event]:
         """End a piece that a slot computes without interruption."""
@@ -450,7 +457,7 @@ class _Simulation:
     def _execute_all(
         self, orders: Iterable[instructions.Instruction], now: float
     ) -> Iterator[events.Event]:
-        """Do what the pool orders; yield the events that follow at once."""
+        """Carry out the pool's orders; yield the immediate events."""
         for order in orders:
             if isinstance(order, instructions.Program):
                 yield from self._assign(order, now)
@@ -462,12 +469,12 @@ class _Simulation:
     def _leave(
         self, order: instructions.Yield, now: float
     ) -> Iterator[events.Event]:
-        """Make a job leave its slot, and wait in its old place."""
+        """Make a job leave its slot, and queue it again."""
         number = order.slot_id
         slot, held = self._slots[number], self._holdings[number]
         assert held is not None
         if number not in self._at_border:
-            # Other jobs have started to wait since it exceeded its claim.
+            # It exceeded its claim before other jobs started to wait.
             assert isinstance(self._engine, fluid.FluidEngine)
             left_bytes = self._engine.stop(number, now)
             held.done_bytes += int(held.piece_bytes - left_bytes)
@@ -574,7 +581,6 @@ def _model_job(
     """Return a job as the core sees it.
 
     :param done_bytes: the part of its input that has been computed.
-    :param claimed_bytes: the size that strategies see.
     """
     return model.Job(
         id=job.id,

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Use accelerators of the pool in Apache Spark programs.
+"""Uses accelerators of the pool in Apache Spark programs.
 
-:func:`wrap` gives an RDD the method :meth:`~rdds.AccRDD.map_acc`, and
-:func:`map_batches` does the same for a DataFrame. An :class:`Accelerator`
-says which accelerator of the pool to use, and how to convert Python objects to
-bytes. Executors need ``fpgapool[spark]`` and, to compute without the pool,
+:func:`wrap` adds the method :meth:`~rdds.AccRDD.map_acc` to an RDD; the
+function for DataFrames is :func:`map_batches`. An :class:`Accelerator`
+specifies the pool's accelerator, and how to convert Python objects to bytes.
+Executors need ``fpgapool[spark]``, and to compute without the pool
 ``fpgapool[emulator]``.
 """
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A program's description of the accelerator that its partitions use."""
+"""Describes the accelerator that a program's partitions use."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fpgapool.vocabulary import shapes
 
 
 class Accelerator:
-    """An accelerator of the pool, for the records of an RDD or DataFrame.
+    """An accelerator that computes the records of an RDD or DataFrame.
 
-    Programs define a subclass, and send its instances to executors.
+    Programs define a subclass, whose instances are sent to executors.
 
     :cvar id: the accelerator's name in the pool, for example ``fft``.
     :cvar codec: encodes records.
-    :cvar results: decodes results; None means that ``codec`` does.
+    :cvar results: decodes results; None: ``codec`` does.
 
-    :param arguments: data that is the same for all records, such as a model,
-        by number; see :func:`fpgapool.client.acc_open`.
+    :param arguments: data for all records, such as a model, by number; see
+        :func:`fpgapool.client.acc_open`.
     """
 
     id: str
@@ -38,28 +38,29 @@ class Accelerator:
     def block_records(self) -> int:
         """The number of records per result.
 
-        This is the parameter of this name, if the accelerator has it because
-        it returns one result per block of records; otherwise 1.
+        An accelerator that returns one result per block of records has a
+        parameter with this name; for the others it is 1.
         """
         records: int = self.params.get("block_records", 1)
         return records
 
     @property
     def chunk_multiple_bytes(self) -> int:
-        """The length of all pieces of input is a multiple of this.
+        """The length of each piece of input is a multiple of this, in bytes.
 
         The default is the length of a record or block, if records have a fixed
-        length; a subclass may use a longer one. Zero bytes are added to the
-        last piece, except with blocks, of which the last may be short.
+        length; a subclass may return a multiple. The last piece is padded with
+        zero bytes, unless the accelerator uses blocks, because the last block
+        may be shorter.
         """
         return (self.codec.record_bytes or 1) * self.block_records
 
     def call(self, element: Any) -> Any:
-        """Return the result of one record, computed by this machine's CPU.
+        """Compute the result of one record on this machine's CPU.
 
-        It is used if neither the pool nor a software core on this machine can
-        compute; without this method, such a partition fails. It returns one
-        result per record, even if the accelerator returns one per block.
+        It is used if neither the pool nor a software core can compute a
+        partition; without it, the partition fails. It returns one result per
+        record, even if the accelerator returns one per block.
 
         :param element: the record, as decoded by ``codec``.
         """
@@ -78,8 +79,7 @@ _COUNT = shapes.integer(1)
 def check(accelerator: Accelerator) -> Accelerator:
     """Check an accelerator before any executor uses it.
 
-    :raises errors.InvalidRequest: if the name or codec is missing, or a number
-        is invalid.
+    :raises errors.InvalidRequest: if a member is missing or invalid.
     """
     if not isinstance(accelerator, Accelerator):
         raise errors.invalid(

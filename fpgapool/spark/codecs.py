@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Convert Python objects to an accelerator's bytes, and back."""
+"""Convert Python objects to bytes for an accelerator, and back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LENGTH = struct.Struct("<I")
 class Codec(abc.ABC):
     """Encodes the records of an accelerator's input, or decodes results.
 
-    Executors import its class, so define it in a module that is installed
+    Executors import its class, so it must be in a module that is installed
     there. A codec keeps the order of records.
     """
 
@@ -30,9 +30,9 @@ class Codec(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, records: list[Any]) -> Buffer:
-        """Return the bytes of records.
+        """Return records as bytes.
 
-        A partition is encoded in several calls, whose results are joined.
+        A partition takes several calls, whose results are concatenated.
 
         :param records: at least one record.
         :raises ValueError: if a record cannot be encoded.
@@ -42,8 +42,8 @@ class Codec(abc.ABC):
     def decode(self, buffer: Buffer, count: int) -> list[Any]:
         """Return the records in a buffer.
 
-        :param buffer: the whole output for a partition, which may be followed
-            by zero bytes or the results of padding.
+        :param buffer: the whole output for a partition; zero bytes or the
+            results of padding may follow.
         :raises ValueError: if there are fewer records than ``count``.
         """
 
@@ -80,7 +80,8 @@ class ArrayCodec(Codec):
                 f"records must have shape {self._shape}, not {given.shape[1:]}"
             )
         if not numpy.can_cast(given.dtype, self._dtype, "same_kind") and not (
-            # Python integers become signed, even if none is negative.
+            # NumPy gives Python integers a signed type, even if none is
+            # negative.
             given.dtype.kind == "i" and self._dtype.kind == "u"
         ):
             raise ValueError(
@@ -111,8 +112,8 @@ class ArrayCodec(Codec):
 class BytesCodec(Codec):
     """Records are bytes of any length.
 
-    When sent, each is preceded by its length in four bytes, least significant
-    byte first.
+    A record is sent after its length, four bytes with the least significant
+    first.
     """
 
     def encode(self, records: list[Any]) -> Buffer:

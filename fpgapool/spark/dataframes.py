@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DataFrames whose partitions use accelerators, through Arrow."""
+"""DataFrames whose partitions use accelerators, by means of Arrow."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def map_batches(
     *,
     group: str | None = None,
 ) -> sql.DataFrame:
-    """Return a DataFrame with the rows' results, in the same order.
+    """Return a DataFrame with the results of all rows, in the same order.
 
-    Each row is a record: the value of its only column, or a tuple of the
-    values of all columns. Results become rows in the same way.
+    A row's record is the value of its only column, or a tuple of all values.
+    Results become rows in the same way.
 
     :param schema: schema of the results, for example ``value float``.
     :param group: see :meth:`fpgapool.spark.AccRDD.map_acc`.

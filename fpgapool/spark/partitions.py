@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compute one partition, in one attempt of an executor.
+"""Computes one partition, in one attempt of an executor.
 
-The whole input is encoded before a session is opened, because the pool must
-know its exact size. The slot is released before the first result is passed to
-Spark, so it does not matter how slowly Spark consumes the results.
+The whole input is encoded before a session is opened, because the pool needs
+its exact size. The slot is released before Spark gets the first result, so it
+does not matter how slowly Spark consumes them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
-#: A partition's input or output that is larger than this is kept in a file.
+#: A partition's input or output is stored in a file if it is larger than this.
 SPILL_BYTES = 64 * 1024 * 1024
 #: Records are encoded together in batches of about this many bytes.
 BATCH_BYTES = 1024 * 1024
 MAX_BATCH_RECORDS = 4096
-#: Variable in which Spark names the directories for such files.
+#: Environment variable with Spark's directories for such files.
 DIRECTORIES_VARIABLE = "SPARK_LOCAL_DIRS"
 
 #: Errors after which a partition is computed on the CPU instead: the pool
@@ -50,15 +50,15 @@ UNSERVED = (
     | {codes.CORE_FAILED, codes.CORE_UNAVAILABLE, codes.SESSION_LOST}
 )
 
-# The pool limits the length of request IDs, and transfers append to them.
+# The pool limits the length of request IDs, to which transfers append.
 _LONGEST_NAME = 60
 
 
 class Counts(NamedTuple):
-    """Functions; one is called once for each partition that is not empty.
+    """Functions, one of which is called for each partition that is not empty.
 
-    :ivar served: called if a session or group of the pool computed it.
-    :ivar fallback: called if this machine's CPU computed it.
+    :ivar served: called if the pool computed it.
+    :ivar fallback: called if this machine's CPU did.
     """
 
     served: Callable[[], object]
@@ -69,7 +69,7 @@ class Counts(NamedTuple):
 class Partition:
     """Computes one partition.
 
-    :param group: the group to use; None means to open a session.
+    :param group: the group to use; None: open a session.
     """
 
     accelerator: accelerators.Accelerator
@@ -101,7 +101,7 @@ class Partition:
                 self.counts.served()
             else:
                 LOG.warning(
-                    "%s: computed a partition on the CPU: %s",
+                    "%s: a partition was computed on the CPU: %s",
                     self.accelerator.id,
                     computed_by,
                 )
@@ -135,7 +135,8 @@ class Partition:
     def _compute(self, source: BinaryIO, destination: BinaryIO) -> str | None:
         """Write the output.
 
-        :returns: why the CPU computed, as a code; None if a slot computed.
+        :returns: the code that explains why the CPU was used; None if a slot
+            was.
         """
         if self.group is not None:
             try:
@@ -144,8 +145,8 @@ class Partition:
             except client.FpgapoolError as exc:
                 if exc.code not in UNSERVED:
                     raise
-                # A session may get another slot, or compute on the CPU.
-                LOG.warning("group %s: %s", self.group, exc)
+                # Use a session instead, which may fall back to the CPU.
+                LOG.warning("Group %s failed: %s", self.group, exc)
                 destination.seek(0)
                 destination.truncate()
         size_bytes = _size_bytes(source)
@@ -214,7 +215,7 @@ def _size_bytes(stream: BinaryIO) -> int:
 
 
 def _whole(stream: BinaryIO) -> bytes | mmap.mmap:
-    """Return everything that was written; map a file instead of reading it."""
+    """Return all data that was written; a file is mapped instead of read."""
     if _size_bytes(stream) <= SPILL_BYTES:
         stream.seek(0)
         return stream.read()
@@ -225,8 +226,8 @@ def _whole(stream: BinaryIO) -> bytes | mmap.mmap:
 def _request_id(application: str) -> str:
     """Return a request ID for this attempt.
 
-    The end is random, because one attempt may use several accelerators, or the
-    same one for two RDDs.
+    Its end is random, because one attempt may use several accelerators, or one
+    for two RDDs.
     """
     import pyspark
 

@@ -18,19 +18,18 @@ if typing.TYPE_CHECKING:
 
 
 def wrap(rdd: pyspark.RDD[Any]) -> AccRDD:
-    """Make an RDD able to use accelerators."""
+    """Return an RDD that can use accelerators."""
     return AccRDD(rdd)
 
 
 class AccRDD:
-    """An RDD that can use accelerators, returned by :func:`wrap`.
+    """An RDD that can use accelerators; created by :func:`wrap`.
 
-    The accumulators increase when an action computes partitions; Spark may
+    An action increases the accumulators as it computes partitions; Spark may
     compute a partition more than once.
 
     :ivar served: counts the non-empty partitions that the pool computed.
-    :ivar fallbacks: counts those that a CPU computed because the pool could
-        not.
+    :ivar fallbacks: counts those that a CPU computed instead.
     """
 
     def __init__(self, rdd: pyspark.RDD[Any]) -> None:
@@ -44,14 +43,12 @@ class AccRDD:
         *,
         group: str | None = None,
     ) -> pyspark.RDD[Any]:
-        """Return an RDD with the records' results, in the same order.
+        """Return an RDD with the results of all records, in the same order.
 
-        On its executor, each non-empty partition opens a session, which ends
-        when its slot has finished.
+        Each non-empty partition opens its own session.
 
-        :param group: name of one of the project's groups with this
-            accelerator, to be used instead. None means a session for each
-            partition.
+        :param group: name of a group with this accelerator, to be used instead
+            of sessions; None: use sessions.
         :raises errors.InvalidRequest: if the accelerator is incomplete.
         """
         return self.rdd.mapPartitions(

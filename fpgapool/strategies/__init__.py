@@ -4,8 +4,8 @@
 
 Each factory takes options by name (:mod:`fpgapool.strategies.options`) and a
 seed for random choices. It raises ValueError for unknown options and for
-values out of range. The conductor and the simulator load factories by name. A
-strategy reads the pool's view and keeps no state about jobs.
+values out of range. A strategy reads the pool's view and keeps no state about
+jobs.
 
 ``orderings``, ``placements``
     Parts of composed strategies (``base``), which choose a job and its slot.
@@ -27,6 +27,7 @@ from fpgapool.core.queues import thresholds as queue_thresholds
 from fpgapool.strategies import base
 from fpgapool.strategies import options as opts
 from fpgapool.strategies import orderings
+from fpgapool.strategies.joint import auto as auto_strategy
 from fpgapool.strategies.joint import era as era_strategy
 from fpgapool.strategies.joint import hjf as hjf_strategy
 from fpgapool.strategies.placements import affinity as affinity_placement
@@ -80,8 +81,7 @@ def wra(options: Options, seed: int) -> base.Strategy:
 def affinity(options: Options, seed: int) -> base.Strategy:
     """First come, first served, on devices that run the same accelerator.
 
-    Its own options are those of
-    :class:`~fpgapool.strategies.placements.affinity.AffinityOptions`.
+    See :class:`~fpgapool.strategies.placements.affinity.AffinityOptions`.
     """
     own = opts.own(options, affinity_placement.AffinityOptions)
     ordering: base.Ordering = orderings.FifoOrdering()
@@ -98,17 +98,26 @@ def affinity(options: Options, seed: int) -> base.Strategy:
 def era(options: Options, seed: int) -> strategy.Strategy:
     """Expected-rate-aware: pairs jobs and boards by their expected rates.
 
-    Its own options are those of
-    :class:`~fpgapool.strategies.joint.era.EraOptions`.
+    See :class:`~fpgapool.strategies.joint.era.EraOptions`.
     """
     return era_strategy.EraStrategy(opts.own(options, era_strategy.EraOptions))
+
+
+def auto(options: Options, seed: int) -> strategy.Strategy:
+    """Weighs work, waiting time, expected rates and programming time.
+
+    Its own options are those of
+    :class:`~fpgapool.strategies.joint.candidates.AutoOptions`.
+    """
+    return auto_strategy.AutoStrategy(
+        opts.own(options, auto_strategy.AutoOptions)
+    )
 
 
 def hjf(options: Options, seed: int) -> strategy.Strategy:
     """Highest job first: the highest ratio of work left to time left.
 
-    Its own options are those of
-    :class:`~fpgapool.strategies.joint.hjf.HjfOptions`.
+    See :class:`~fpgapool.strategies.joint.hjf.HjfOptions`.
     """
     return hjf_strategy.HjfStrategy(
         opts.own(options, hjf_strategy.HjfOptions), _any(options, seed)
@@ -179,7 +188,7 @@ def _wa(
     if bounds is not None and hybrid:
         raise ValueError(
             f"{', '.join(hybrid)} cannot be used with thresholds_bytes; "
-            "remove one of them"
+            "remove one or the other"
         )
     if bounds is None and hybrid in ([], ["queues"]):
         claims = recent_claims.RecentClaims(shared.queues)

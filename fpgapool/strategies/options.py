@@ -92,8 +92,8 @@ def own(
 
     :param kind: a dataclass whose fields all have defaults; a field whose
         default is a number, a Boolean or text accepts only such values.
-    :raises ValueError: for an unknown name or a value of the wrong type, and
-        if ``kind`` raises it.
+    :raises ValueError: for an unknown name, a value of the wrong type, or a
+        value that ``kind`` rejects.
     """
     fields = {one.name: one for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
     check_names(options, fields, shared)

@@ -78,8 +78,7 @@ class WaOrdering(base.Ordering):
 class EdfOrdering(base.Ordering):
     """Earliest deadline first; jobs without a deadline come last.
 
-    A late job is the most urgent one only if all are late: it has nothing to
-    gain.
+    A late job is most urgent only if all are late: no slot can save it.
     """
 
     deadlines_preempt = True
@@ -100,7 +99,7 @@ class EdfOrdering(base.Ordering):
 class RandomOrdering(base.Ordering):
     """A random order that depends only on the seed and the job ids.
 
-    The most urgent job is drawn anew each time; all have the same chance.
+    The most urgent job is drawn anew each time, with equal chances.
     """
 
     def __init__(self, seed: int) -> None:
@@ -118,7 +117,7 @@ class RandomOrdering(base.Ordering):
     def key(self, job: model.Job) -> ordered.Key:
         text = f"{self.seed}:{job.id}".encode()
         drawn = hashlib.blake2b(text, digest_size=8).digest()
-        # A number, because jobs that have waited too long get -inf instead.
+        # A number, because jobs that have waited too long get the key -inf.
         return (int.from_bytes(drawn, "big"), job.id)
 
     def most_urgent(

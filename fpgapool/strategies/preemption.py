@@ -3,10 +3,10 @@
 """Chooses the waiting job that takes a held slot at a chunk border.
 
 A job takes a slot from a holder of lower priority. At the same priority, it
-does so only for its deadline, and only if the strategy orders by deadlines.
-Within a project, all priorities count. Jobs of another project can take the
-slot only if the holder's project has used up its share and theirs has not.
-Their priorities count only up to their project's limit.
+does so only to meet its deadline, and only if the strategy orders by
+deadlines. Within a project, all priorities count. Jobs of another project can
+take the slot only if the holder's project has used up its share and theirs has
+not. Their priorities count only up to their project's limit.
 """
 
 import typing
@@ -109,8 +109,7 @@ class BorderChoice:
     def _fitting(self, lane: queued.Lane) -> abc.Iterator[queued.JobRecord]:
         """Yield the jobs of a lane for which no slot is idle.
 
-        Without deadlines and with equal priorities, the first job of each
-        group stands for all.
+        Without deadlines, only the first job of each group can be chosen.
         """
         view, slot = self._view, self._slot
         first_will_do = not (self._inner.deadlines_preempt or lane.urgent)

@@ -88,8 +88,8 @@ def _has_ranks(view: pool_view.PoolView, project: str) -> bool:
 class _Rivals(typing.NamedTuple):
     """Projects of one round that compete for slots.
 
-    :ivar lanes: of each project, the lane of the highest priority.
-    :ivar end: just beyond the place of the last project.
+    :ivar lanes: each project's lane of the highest priority.
+    :ivar end: a key just after the place of the last project.
     """
 
     lanes: tuple[queued.Lane, ...]
@@ -163,7 +163,7 @@ class Rounds:
         return self._first
 
     def _find(self, cursor: ordered.Key) -> tuple[_Rivals | None, bool]:
-        """Find the first projects that may get a slot, from a place on.
+        """Find the next projects that may get a slot, starting at a place.
 
         :returns: the projects, and whether the result depends on which slots
             of a shape are idle.

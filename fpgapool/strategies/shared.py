@@ -2,8 +2,8 @@
 
 """Fair shares, limits and urgency on top of any other strategy.
 
-The other strategy knows nothing about them. It sees only the jobs that may get
-the next slot, and makes one choice at a time.
+The other strategy sees only the jobs that may get the next slot, and makes one
+choice at a time.
 """
 
 from collections import abc
@@ -12,7 +12,9 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import kinds
 from fpgapool.core.queues import sharing
+from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.core.topology import slots
 from fpgapool.strategies import preemption
 from fpgapool.strategies import rounds
@@ -31,8 +33,7 @@ class SharedStrategy(strategy.Strategy):
     :cvar breadth: number of projects of a round that compete at once. With
         this many, most slots find a job of their own host, and the search is
         still short.
-    :param max_wait_s: jobs that have waited this long go first; None: no job
-        does.
+    :param max_wait_s: jobs that have waited this long go first; None: none do.
     :param preempt_gain: see :class:`.preemption.BorderChoice`; None: no job
         takes a slot from another.
     """
@@ -57,7 +58,6 @@ class SharedStrategy(strategy.Strategy):
         self.wants_accelerators = inner.wants_accelerators
         self.wants_affinity = inner.wants_affinity
         self.wants_rates = inner.wants_rates
-        self.look_again_s = inner.look_again_s
         self.claims = inner.claims
         self.reserve_gives_way = inner.reserve_gives_way
         self.skip_limit = inner.skip_limit
@@ -93,8 +93,11 @@ class SharedStrategy(strategy.Strategy):
     def patience_s(self, job: model.Job) -> float | None:
         return self.inner.patience_s(job)
 
-    def weight(self, job: model.Job) -> float:
-        return self.inner.weight(job)
+    def make_kinds(self, loads: pipe_loads.Loads) -> kinds.Kinds:
+        return self.inner.make_kinds(loads)
+
+    def look_again_s(self, view: pool_view.PoolView) -> float | None:
+        return self.inner.look_again_s(view)
 
     def remote_limit(self, slot_count: int) -> int | None:
         return self.inner.remote_limit(slot_count)

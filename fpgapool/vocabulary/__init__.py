@@ -6,6 +6,6 @@
 resource; ``session``, ``group``, ``inventory``, ``library`` and ``accounting``
 contain the descriptions. ``names``, ``formats``, ``platforms``, ``arrays`` and
 ``capacity`` are about accelerators. ``rules`` checks requests, and ``shapes``
-checks any document. The package does no I/O, and imports nothing else of
-fpgapool, so that every package can import it.
+checks any document. The package does no I/O and imports nothing else from
+fpgapool, so every package can import it.
 """

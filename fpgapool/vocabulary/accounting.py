@@ -17,10 +17,10 @@ QUOTAS: typing.Final = {
     "groups": "Groups. Further groups are refused.",
     "group_slots": "Slots to which the project's groups may grow.",
     "group_clients": "Clients that the project has attached to groups.",
-    "max_priority": "Priority with which sessions compete for the slots of"
+    "max_priority": "Maximum priority when sessions compete with those of"
     " other projects; `in_use` is always 0.",
 }
-#: The limit that means that there is none.
+#: The value of a limit that means unlimited.
 UNLIMITED = -1
 MAX_LIMIT = 2**63 - 1
 

@@ -24,12 +24,12 @@ numbers. Both have the members:
     length is a number, the name of a parameter, or a sum of products of both,
     such as ``features + 1``.
 ``per``
-    For the output only: how many items of input make one item of output, as a
-    length as above; the last item is made from the remaining input. The
-    default is 1. ``any`` means that the numbers of items are not related.
+    For the output only, a length, as above: how many items of input produce
+    one item of output; the last item is produced from the rest. The default is
+    1; ``any`` means that the numbers of items are unrelated.
 
-A missing parameter has its schema's default. Checks of parameters ignore the
-keyword, because JSON schema requires that unknown keywords are ignored.
+A missing parameter takes the default in its schema. Validators ignore the
+keyword, as JSON Schema requires for unknown keywords.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Params: typing.TypeAlias = collections.abc.Mapping[str, object]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Items:
-    """The items of input or output, for certain parameters."""
+    """The items of input or output, for given parameters."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -74,7 +74,7 @@ class Items:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arrays:
-    """The arrays of input and output, for certain parameters.
+    """The arrays of input and output, for given parameters.
 
     :ivar per: items of input for each item of output; None: not related.
     """
@@ -154,8 +154,8 @@ class Form:
     ) -> dict[str, typing.Any]:
         """Return the parameters that follow from an array.
 
-        :returns: parameters that the lengths of its last dimensions give, and
-            the one that its type gives if the accelerator accepts that type.
+        :returns: the parameters that name lengths of its last dimensions, and
+            the one that names its type, if the accelerator accepts that type.
         """
         found: dict[str, typing.Any] = {}
         stated = self._input["shape"]
@@ -175,8 +175,7 @@ class Form:
     def arrays(self, params: Params) -> Arrays:
         """Return the arrays of sessions with these parameters.
 
-        :raises ValueError: if a parameter is missing, or is not a valid
-            length or type.
+        :raises ValueError: if a parameter is missing or invalid.
         """
         per = self._output["per"]
         return Arrays(

@@ -15,7 +15,7 @@ class Capacity:
     """The numbers of a pool's slots, by shape.
 
     :param hosts: the hosts in the API's summary of the pool.
-    :raises KeyError, TypeError: if they do not have that form.
+    :raises KeyError, TypeError: if they do not have the form of the summary.
     """
 
     def __init__(self, hosts: collections.abc.Iterable[typing.Any]) -> None:
@@ -32,11 +32,7 @@ class Capacity:
     def of(
         self, profile: collections.abc.Mapping[str, typing.Any]
     ) -> dict[str, int]:
-        """Return the numbers of slots for an accelerator.
-
-        :returns: the number of ``slots`` that it fits, and how many of them
-            are ``free_slots``.
-        """
+        """Return an accelerator's numbers of ``slots`` and ``free_slots``."""
         # An accelerator without shapes fits all slots.
         shapes = profile["shapes"] or self._slots
         return {

@@ -270,7 +270,7 @@ REMOTE_LIMIT = _code(
 )
 WAITING_FOR_LOCAL = _code(
     "WAITING_FOR_LOCAL",
-    "The session waits for a slot on its own host.",
+    "The session is waiting for a slot on its own host.",
     waits=True,
 )
 WAITING_FOR_PASS = _code(
@@ -280,7 +280,8 @@ WAITING_FOR_PASS = _code(
 )
 WAITING_FOR_AFFINITY = _code(
     "WAITING_FOR_AFFINITY",
-    "The session waits for a board that runs its accelerator or is idle.",
+    "The session is waiting for a board that already runs its accelerator, or "
+    "for an idle board.",
     waits=True,
 )
 POWER_CAP = _code(
@@ -337,8 +338,7 @@ CANCELLED_BY_CLIENT = _code(
 )
 CLIENT_GONE = _code(
     "CLIENT_GONE",
-    "The client left the front door, or disconnected without closing the "
-    "session.",
+    "The client disconnected from the front door or aborted the session.",
 )
 
 # Errors of the client library itself.
@@ -352,7 +352,7 @@ FILE_ERROR = _code(
     "A command cannot read or write the file that the message names.",
 )
 FRONT_DOOR_UNAVAILABLE = _code(
-    "FRONT_DOOR_UNAVAILABLE", "The client library found no way to the pool."
+    "FRONT_DOOR_UNAVAILABLE", "The client library cannot reach the pool."
 )
 INCOMPATIBLE_SLOT = _code(
     "INCOMPATIBLE_SLOT", "The session moved to a worker with smaller buffers."
@@ -435,8 +435,8 @@ HOST_LOST = _code(
 )
 SUPERSEDED = _code(
     "SUPERSEDED",
-    "Another order replaced this one, or the pool had already given up the "
-    "session.",
+    "A newer assignment replaced this one, or the pool had already given up "
+    "the session.",
 )
 HOST_OUT_OF_MEMORY = _code(
     "HOST_OUT_OF_MEMORY",
@@ -473,7 +473,7 @@ BITSTREAM_UNTRUSTED = _code(
 # OpenCL: a bitstream's package, manifest, source or xclbin.
 INVALID_PACKAGE = _code(
     "INVALID_PACKAGE",
-    "The file is not a package of manifest and payload, or is damaged.",
+    "The file is not a package with a manifest and a payload, or is damaged.",
     400,
     bitstream_fault=True,
 )
@@ -557,7 +557,8 @@ RECYCLE = _code(
     "and gets a new worker.",
 )
 SLOT_BUSY = _code(
-    "SLOT_BUSY", "The worker received an order while it had a session."
+    "SLOT_BUSY",
+    "The worker was told to start a session while it still had one.",
 )
 # The pool took the slot for others; the session can continue in another slot.
 YIELDED = _code(
@@ -632,7 +633,7 @@ INTERNAL_ERROR = _code(
 # The operator's configuration and files.
 INVALID_CONFIGURATION = _code(
     "INVALID_CONFIGURATION",
-    "An option of the configuration or of a command is invalid.",
+    "A configuration option or a command-line option is invalid.",
 )
 INVALID_PROFILE = _code(
     "INVALID_PROFILE", "The profile of an accelerator is invalid."
@@ -769,7 +770,8 @@ ACCESS_REVOKED = _code(
 LOCK_LIMIT = _code("LOCK_LIMIT", "The group has reached its limit of locks.")
 LOCK_LOST = _code(
     "LOCK_LOST",
-    "A lock ended before its task, and the state of the core is lost.",
+    "The task's lock ended before the task was complete; the core's state is "
+    "lost.",
 )
 TASK_LOST = _code(
     "TASK_LOST",
@@ -835,10 +837,10 @@ ROOM_IS_MADE = frozenset({DRAINED, RESERVED, RESIZED})
 #: Why the pool takes a slot from a session that may continue in another one.
 TAKEN_BACK = ROOM_IS_MADE | {PREEMPTED, YIELDED}
 
-#: A worker's responses to a client whose session has lost the slot. If it is
-#: stateless, the session has or waits for another slot.
+#: A worker's responses to a client whose session has lost the slot. A
+#: stateless session has, or waits for, another slot.
 SLOT_LOST = REOPENABLE | {SUPERSEDED}
 
-#: Ends of sessions that a slot may have served without the leader's
+#: End codes of sessions that a slot may have served without the leader's
 #: knowledge, because the agent, the worker or their reports were lost.
 UNSEEN = REOPENABLE | {CLIENT_GONE, CONNECT_TIMEOUT, WAIT_TIMEOUT}

@@ -9,7 +9,7 @@ import typing
 
 
 class PicklableError(Exception):
-    """An error that can be pickled and copied, whatever its constructor.
+    """An error that can be pickled and copied, whatever its constructor takes.
 
     Without this, Python would call the constructor with ``args``, which
     contains only the text.

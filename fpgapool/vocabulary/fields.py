@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Descriptions of resources, from which all their forms are derived.
+"""Descriptions of resources, from which all interfaces are derived.
 
-Tables, records, RPC, notifications, the REST API, SDK, commands and clients
-take the members of a resource from its description. The descriptions are in
+Tables, records, RPC, notifications, the REST API, the SDK, commands and
+clients take a resource's members from its description. The descriptions are in
 :mod:`.session`, :mod:`.group`, :mod:`.inventory`, :mod:`.library` and
 :mod:`.accounting`.
 """
@@ -45,8 +45,8 @@ TEXT = Kind("text", str)
 STATE = Kind("state", str)
 CODES = Kind("codes", tuple[str, ...])
 COUNT = Kind("count", int)
-#: A number for which the conductor, not the schema, checks the minimum, and
-#: refuses smaller values with a specific code.
+#: A number whose minimum the schema does not contain: the conductor refuses
+#: smaller values with a specific code.
 INTEGER = Kind("integer", int)
 NUMBER = Kind("number", float)
 #: Bytes per second.
@@ -66,14 +66,14 @@ OBJECTS = Kind("objects", list)
 class Field:
     """One member of a resource.
 
-    :ivar about: description; empty if the name says enough.
+    :ivar about: description; empty if the name is self-explanatory.
     :ivar default: default value; None: the value may be unknown.
     :ivar in_record: whether the table has a column for it.
     :ivar length: number of characters of a string, or of bits of a number, in
         its column; 0: any number of characters, or 64 bits.
-    :ivar in_view: minor version of the first view in remote calls with it.
-    :ivar in_notification: minor version of the first notification payload
-        with it.
+    :ivar in_view: minor version of the first RPC view that contains it.
+    :ivar in_notification: minor version of the first notification that
+        contains it.
     :ivar shown: name that users see; None: users do not see the member.
     :ivar part: name of the object in which users see it; empty: none.
     :ivar since: microversion of the REST API that introduced it.
@@ -104,7 +104,7 @@ class Field:
     @property
     def nullable(self) -> bool:
         """Whether the value may be null in messages."""
-        # Even queued_at: a refused request has never been queued.
+        # Any time may be unknown: a refused request has no queued_at.
         return self.default is None or self.kind is TIME
 
     @property
@@ -131,10 +131,10 @@ class Option(Field):
     :ivar if_omitted: value that applies if the client omits it.
     :ivar check: returns the checked value or raises RequestError; the default
         accepts any value.
-    :ivar in_request: minor version of the first request with it.
+    :ivar in_request: minor version of the first request that may contain it.
     :ivar limits_only: whether it only lowers a limit of the service, so that
         a repeated request may give a different value.
-    :ivar help: help text of the command's option; empty: there is no option.
+    :ivar help: help text of the command's option; empty: the command has none.
     """
 
     _: dataclasses.KW_ONLY
@@ -211,12 +211,12 @@ def shown(name: str, kind: Kind, about: str = "", **more: Any) -> Field:
 
 
 def stored(name: str, kind: Kind, about: str = "", **more: Any) -> Field:
-    """Return a member like :func:`shown`'s that is also in the table."""
+    """Return a member that users see and that the table contains."""
     return shown(name, kind, about, **{"in_record": True, **more})
 
 
 def listed(field: Field) -> Field:
-    """Return the member, changed so that lists show it without ``--long``."""
+    """Return a copy of a member that lists show even without ``--long``."""
     return dataclasses.replace(field, column=True)
 
 
@@ -254,7 +254,7 @@ def now(name: str, kind: Kind, about: str, **more: Any) -> Field:
 
 
 def copier(members: Iterable[str]) -> Callable[[Any], dict[str, Any]]:
-    """Return a function that returns these members of an object, by name."""
+    """Return a function that returns these members of an object as a dict."""
     names = tuple(members)
     values = operator.attrgetter(*names)
     return lambda one: dict(zip(names, values(one), strict=True))
@@ -263,8 +263,8 @@ def copier(members: Iterable[str]) -> Callable[[Any], dict[str, Any]]:
 def with_members(members: Iterable[Member]) -> Callable[[_T], _T]:
     """Return a decorator that adds members to a class.
 
-    It must be below ``dataclass``. Members that the class itself declares
-    stay unchanged.
+    Write it below ``dataclass``. Members that the class declares stay
+    unchanged.
     """
 
     def decorate(cls: _T) -> _T:

@@ -18,14 +18,14 @@ from fpgapool.vocabulary import states
 DEADLINE = "deadline"
 RATE = "rate"
 
-#: Which waiting task a free member of a group takes: the oldest task of the
-#: project that was served the fewest tasks (fifo), or a task of the project,
-#: and in it of the client, that has used the least time (time).
+#: Which waiting task a free member of a group takes: with fifo, the oldest one
+#: of the project that was served the fewest tasks; with time, one of the
+#: project, and within it of the client, that has used the least time.
 FIFO = "fifo"
 TIME = "time"
 ARBITRATIONS = (FIFO, TIME)
-#: When members are cleared: before each task of a different client, which
-#: cores with state need, or only before tasks of a different project.
+#: When members are cleared: before each task of a different client, as cores
+#: with state require, or only before tasks of a different project.
 CLIENTS = "clients"
 PROJECTS = "projects"
 CLEARINGS = (CLIENTS, PROJECTS)
@@ -47,7 +47,7 @@ GROUP = fields.Fields(
         column=True,
         check=rules.check_group_name,
         limits={"pattern": f"^{rules.GROUP_NAME}$"},
-        help="its name, unique in the project",
+        help="name of the group, unique in the project",
     ),
     fields.public("project_id", fields.TEXT, length=255, column=False),
     fields.public("accelerator", fields.NAME, length=255, column=True),
@@ -79,11 +79,10 @@ GROUP = fields.Fields(
     fields.option(
         "max_size",
         fields.INTEGER,
-        "Maximum number of slots to which it may grow. Default is `size`.",
+        "Maximum number of slots of the group. Default is `size`.",
         length=32,
         column=False,
-        help="maximum number of slots to which it may grow; default is the"
-        " size",
+        help="maximum number of slots of the group; default is the size",
     ),
     fields.option(
         "elastic",

@@ -16,7 +16,7 @@ from fpgapool.vocabulary import states
 # A stored member that notifications also contain.
 _noted = functools.partial(fields.stored, in_notification=0)
 
-# Members of devices and hosts: the operator's settings.
+# Members of devices and hosts that the operator sets.
 _ADMIN_STATE = _noted(
     "admin_state",
     fields.TEXT,
@@ -90,7 +90,7 @@ HOST = fields.Fields(
     fields.shown(
         "is_up",
         fields.FLAG,
-        "Whether its agent reports.",
+        "Whether its agent is reporting.",
         shown="up",
         column=True,
         title="Up",
@@ -164,8 +164,8 @@ DEVICE = fields.Fields(
     fields.shown(
         "pending_reservations",
         fields.COUNT,
-        "Number of reservations that do not have a working slot without other"
-        " sessions yet.",
+        "Number of reservations that still lack a working slot free of other"
+        " sessions.",
     ),
     _ADMIN_STATE,
     *_ADMINISTRATION,
@@ -173,7 +173,7 @@ DEVICE = fields.Fields(
     _noted(
         "dma_bytes_per_s",
         fields.RATE,
-        "Rate that all its slots share.",
+        "Transfer rate that its slots share.",
         title="DMA Bytes/s",
     ),
     fields.Field("healthy", fields.FLAG, default=True, in_notification=0),

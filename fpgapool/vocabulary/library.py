@@ -99,7 +99,7 @@ BITSTREAM = fields.Fields(
     fields.shown(
         "key",
         fields.TEXT,
-        "Name that all projects that may use it can use for the accelerator.",
+        "Name of the accelerator for all projects that may use it.",
         column=True,
         title="Accelerator",
     ),
@@ -174,7 +174,7 @@ BITSTREAM = fields.Fields(
     fields.stored(
         "reason",
         fields.TEXT,
-        "Reason of the approval or rejection.",
+        "Reason for the approval or rejection.",
         column=None,
         default="",
     ),

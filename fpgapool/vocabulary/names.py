@@ -48,7 +48,7 @@ def resolve(
 
     :param is_usable: returns whether the project may use the accelerator with
         this key.
-    :returns: the key; None if the project may use no accelerator of the name.
+    :returns: the key; None if the project may use no accelerator of that name.
     """
     own = key_of(name, project_id)
     for key in (own, name) if SEPARATOR not in name else (name,):

@@ -17,7 +17,7 @@ from fpgapool.vocabulary import shapes
 from fpgapool.vocabulary import states
 
 MAX_SIZE_BYTES = 2**63 - 1
-#: Far beyond any use, but far from overflowing the pool's arithmetic.
+#: Longer than any use, but too short to overflow the pool's arithmetic.
 MAX_TIMEOUT_S = 1e9
 MAX_PRIORITY = 1000
 MAX_GROUP_SIZE = 10_000
@@ -55,7 +55,7 @@ _T = typing.TypeVar("_T")
 class RequestError(exceptions.PicklableError):
     """An invalid value in a request.
 
-    :param message: message that names the value and the allowed values.
+    :param message: names the value and says which values are allowed.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -69,8 +69,8 @@ def checked(
 ) -> _T:
     """Return a value, checked against a shape.
 
-    :param name: the caller's name of the value, for the message.
-    :raises RequestError: if the check fails, with the code.
+    :param name: the caller's name for the value, used in the message.
+    :raises RequestError: with the code, if the check fails.
     """
     try:
         return shape(value, "")
@@ -109,8 +109,6 @@ def check_size_bytes(
 ) -> int:
     """Return the checked size of a session's input.
 
-    :param name: the caller's name of the size, for the message.
-    :param may_be_zero: whether the input may be empty.
     :raises RequestError: INVALID_SIZE.
     """
     shape = _SIZE_OR_ZERO if may_be_zero else _SIZE
@@ -122,8 +120,6 @@ def check_timeout_s(
 ) -> float | None:
     """Return a checked time limit in seconds; None if it was not given.
 
-    :param name: the caller's name of the limit, for the message.
-    :param may_be_zero: whether 0 s is allowed.
     :raises RequestError: INVALID_TIMEOUT.
     """
     if value is None:
@@ -157,8 +153,6 @@ def check_projects(value: object) -> tuple[str, ...]:
 def check_group_sizes(size: int, min_size: int, max_size: int) -> None:
     """Check the sizes of a group.
 
-    :param min_size: the number of members that the group always keeps.
-    :param max_size: the number of members to which the group may grow.
     :raises RequestError: INVALID_GROUP_SIZE.
     """
     code = codes.INVALID_GROUP_SIZE
@@ -185,7 +179,6 @@ def check_goal(
 
     :param deadline_at: when all tasks must have completed, on the same clock
         as ``now``.
-    :param rate_per_s: the number of tasks to complete per second.
     :param actions: the number of tasks; required with a deadline.
     :raises RequestError: INVALID_GOAL.
     """

@@ -7,6 +7,7 @@ scenario file. A strategy ignores the options that it does not use.
 """
 
 import dataclasses
+import textwrap
 import types
 import typing
 
@@ -17,8 +18,16 @@ RECENT_CLAIMS: typing.Final = 1000
 SLOT_ORDERS: typing.Final = {
     "index": "by host, then by slot number; predictable",
     "random": "random, from ``seed``; spreads load without measuring it",
-    "least_busy": "by the host's number of busy slots, the fewest first",
+    "least_busy": "the hosts with the fewest busy slots first",
 }
+
+#: Which sizes the default thresholds fit; the limits are the first threshold
+#: and the last.
+FITTING_SIZES: typing.Final = (
+    "the default thresholds of wa and wra fit sizes of 20 MB to 9.7 GB: "
+    "smaller sessions all share the first queue, and larger ones the last, "
+    "first come, first served"
+)
 
 
 def _option(
@@ -32,7 +41,7 @@ def _option(
     """Declare an option.
 
     :param conf: the option's name in the configuration, if it differs.
-    :param unset: the value that stands for None in the configuration.
+    :param unset: the value in the configuration that means None.
     :param bounds: ``min``, ``max`` and ``choices`` of the option in the
         configuration.
     """
@@ -52,7 +61,7 @@ class SharedOptions:
 
     queues: int = _option(
         20,
-        """
+        f"""
 Number of priority queues of ``wa`` and ``wra``. 1 means first in, first out.
 
 Sessions are assigned to queues by size. The size limits of the queues, called
@@ -202,8 +211,8 @@ sessions.
     affinity: bool = _option(
         False,
         """
-Whether sessions avoid slots of boards that run other accelerators, with
-``ra`` and ``wra``. This avoids reprogramming slots where that takes long.
+Whether, with ``ra`` and ``wra``, sessions avoid slots of boards that run other
+accelerators. This saves reprogramming where it takes a long time.
 
 A session from another host takes a slot only if a large enough share of the
 sessions on the board use its accelerator: at first all of them must, and the
@@ -216,12 +225,12 @@ this, for all sessions and regardless of this option.
     affinity_wait_s: float = _option(
         10.0,
         """
-Seconds after which a session takes a slot of any board, with ``affinity``.
-They count from its arrival, or from the last time that a session of the same
+With ``affinity``, seconds after which a session takes a slot of any board,
+counted from its arrival, or from the last time that a session of the same
 ``application`` got a slot.
 
-A good value is a few times as long as a session and as programming a slot
-takes. With 0, the other sessions on a board do not matter.
+A good value is a few times the duration of a session plus the time to program
+a slot. With 0, the other sessions on a board do not matter.
 """,
         min=0,
         max=86400,
@@ -258,7 +267,7 @@ HYBRID: typing.Final = ("E_bytes", "q", "k1", "k2", "queues")
 
 
 def kind(name: str) -> type:
-    """Return the type that an option has unless it is None."""
+    """Return the type of an option's values other than None."""
     given: typing.Any = FIELDS[name].type
     if isinstance(given, types.UnionType):
         given = typing.get_args(given)[0]
@@ -267,5 +276,5 @@ def kind(name: str) -> type:
 
 
 def conf_name(name: str) -> str:
-    """Return the name that an option has in the configuration."""
+    """Return an option's name in the configuration."""
     return FIELDS[name].metadata["conf"] or name

@@ -131,8 +131,8 @@ FIELDS = fields.Fields(
         default=None,
         shown="deadline_s",
         column=False,
-        help="time in which the session should end; it is refused if no slot"
-        " is fast enough",
+        help="time within which the session should end; it is refused if no"
+        " slot is fast enough",
         in_view=0,
         in_notification=0,
     ),
@@ -189,7 +189,7 @@ FIELDS = fields.Fields(
     fields.Field("arrival_s", fields.SECONDS, default=None),
     fields.count("input_bytes", column=False),
     fields.count("output_bytes", column=False),
-    # In slots that it had before its current one.
+    # Totals from slots that it held before its current one.
     fields.Field("former_input_bytes", fields.COUNT, default=0),
     fields.Field("former_output_bytes", fields.COUNT, default=0),
     fields.public(
@@ -215,8 +215,20 @@ FIELDS = fields.Fields(
     fields.now(
         "expected_wait_s",
         fields.SECONDS,
-        "Expected remaining wait, estimated from the rate at which slots were"
-        " recently assigned; null: unknown.",
+        "Expected remaining wait, estimated from the work that will probably"
+        " be done before; about one session in ten waits more than twice as"
+        " long. Null: unknown.",
+    ),
+    fields.now(
+        "expected_wait_low_s",
+        fields.SECONDS,
+        "Lower end of the range in which nine of ten remaining waits lie;"
+        " null: unknown.",
+    ),
+    fields.now(
+        "expected_wait_high_s",
+        fields.SECONDS,
+        "Upper end of that range; null: unknown.",
     ),
     fields.now(
         "pending_reasons", fields.CODES, "Why it still waits.", default=()
@@ -242,9 +254,9 @@ FIELDS = fields.Fields(
 class Options(TypedDict, total=False):
     """Options of a session that programs may set; see :data:`FIELDS`.
 
-    :param wait_timeout_s: maximum time that the request may stay in the
-        queue; can only lower the pool's limit. It also applies, to within 2
-        seconds, while the pool cannot report the request's state.
+    :param wait_timeout_s: maximum time that the request may stay in the queue;
+        can only lower the pool's limit. It also applies, within 2 seconds,
+        while the pool cannot report the request's state.
     :param priority: from -1000 to 1000. In pools that share slots between
         projects or limit them, sessions with a higher priority come before
         others of the same project, and may take their slots if the pool

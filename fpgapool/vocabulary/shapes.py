@@ -14,7 +14,7 @@ which may be a secret. Shapes are combined to declare a document::
     boards = list_of(BOARD, most=8)(document, "boards")
 
 This module uses only the standard library, because clients and workers import
-it. JSON's true is an integer in Python, but not here; numbers must be finite.
+it. Booleans do not count as integers, and numbers must be finite.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Object = dict[str, Any]
 
 
 class Invalid(ValueError):
-    """A value does not have its shape.
+    """A value does not have the required shape.
 
     :ivar where: the value's place in the document; empty: the document itself.
     :ivar reason: what is wrong; in messages it follows the place.
@@ -268,7 +268,7 @@ def list_of(
 def mapping_of(
     shape: Shape[_T], most: int | None = None, name: Shape[str] | None = None
 ) -> Shape[dict[str, _T]]:
-    """Return the shape of objects with freely chosen names of members."""
+    """Return the shape of objects whose members may have any names."""
 
     def check(value: object, where: str) -> dict[str, _T]:
         if not isinstance(value, Mapping):

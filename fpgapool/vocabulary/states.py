@@ -54,8 +54,8 @@ SESSION_MOVES: dict[str, dict[str, Set[str]]] = {
     LOST: _MAY_BE_SERVED,
 }
 
-# Not a state of a session: a worker's result if it could not prepare the slot.
-# The conductor then requeues the session.
+# Not a session's state, but a worker's result if it could not prepare the
+# slot. The conductor then requeues the session.
 PREPARE_FAILED = "PREPARE_FAILED"
 RESULTS = frozenset({CLOSED, FAILED, EXPIRED, CANCELLED, PREPARE_FAILED})
 
@@ -77,8 +77,8 @@ SCRUBBED = "scrubbed"
 SOILED = "soiled"
 
 _CLEANED = {SCRUBBED: SLOT_IDLE, SOILED: SLOT_FAULTY}
-#: A slot's state -> event -> its next state. Events that are missing for a
-#: state cannot happen in it. A slot without a worker is ``SLOT_STARTING``.
+#: A slot's state -> event -> its next state. A slot without a worker is
+#: ``SLOT_STARTING``.
 SLOT_MOVES = {
     SLOT_IDLE: {ASSIGN: SLOT_PREPARING, SELF_TEST: SLOT_PREPARING},
     SLOT_PREPARING: {PROGRAMMED: SLOT_READY, **_CLEANED},
@@ -138,7 +138,7 @@ GROUP_STATES = (*GROUP_MOVES, GROUP_DELETED)
 
 CLIENT_ATTACHED = "ATTACHED"
 CLIENT_REVOKED = "REVOKED"
-#: The client's program closed it or has gone.
+#: The client's program closed it or disappeared.
 CLIENT_ENDED = "ENDED"
 
 CLIENT_STATES = (CLIENT_ATTACHED, CLIENT_REVOKED, CLIENT_ENDED)

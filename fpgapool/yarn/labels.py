@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decides which node gets which label; time and pool are arguments.
+"""Decides which node gets which label.
 
-A node has at most one label. It names the accelerator that is programmed into
-the most healthy slots of the node. A label changes only after a new one has
-been right for a while, so that single sessions do not change it. A fault
-removes it immediately.
+A node has at most one label: the accelerator that is programmed into more of
+its healthy slots than any other. To ignore single sessions, a label changes
+only after another has been right for :data:`STABLE_S`. A fault removes it
+immediately.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SlotName: typing.TypeAlias = tuple[str, int]
 
 
 class Unknown(enum.Enum):
-    """Stands for a label that this program has not set or cannot tell."""
+    """Marks a label that this program has not set or cannot determine."""
 
     LABEL = "unknown label"
 
@@ -48,13 +48,12 @@ def label_of(accelerator: str) -> str:
 
 @dataclasses.dataclass
 class _Node:
-    """What is known about a node.
+    """A node's labels and slots.
 
     :ivar had: the label for each healthy slot when the node was last examined.
     :ivar wanted: the label that it should have.
     :ivar since_s: when ``wanted`` last changed.
-    :ivar has_lost: whether a fault has made its label wrong, but the label is
-        not removed yet.
+    :ivar has_lost: whether its label must be removed because of a fault.
     """
 
     label: str | Unknown | None = Unknown.LABEL
@@ -86,7 +85,7 @@ class Labels:
             Hosts with names that are not valid node names are ignored: YARN
             could read such a name as several nodes, or as an option.
         """
-        # After a long gap it is unknown how long the pool has been like this.
+        # After a long gap, the time of the last change is unknown.
         is_late = now_s - self._seen_s > STABLE_S
         self._seen_s = now_s
         changes: dict[str, str | None] = {}
@@ -141,7 +140,7 @@ class Labels:
         )
         if is_late or wanted != node.wanted:
             node.wanted, node.since_s = wanted, now_s
-        # Only a fault removes a label, not a slot that is reprogrammed.
+        # A fault removes the label immediately; reprogramming a slot does not.
         lost = any(
             label == node.label
             and slots.get(slot, Unknown.LABEL) is Unknown.LABEL

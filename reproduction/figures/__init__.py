@@ -7,7 +7,8 @@ modules have its rows: ``curves``, ``pairs``, ``thresholds`` and ``table6``
 those on FPGAPooling, whose runs are in ``clusters``; ``groups`` those on FPGA
 groups, with ``group_loads``; ``goals`` and ``mixes`` those on goals, with
 ``goal_runs``; ``hjf`` those on HJF, with ``bags``; ``blaze5``, ``blaze8``,
-``blaze9`` and ``blaze11`` those on Blaze.
+``blaze9`` and ``blaze11`` those on Blaze. ``real_traces`` has one that no
+paper has: strategies on recorded demand.
 """
 
 from reproduction.figures import blaze5
@@ -21,12 +22,13 @@ from reproduction.figures import groups
 from reproduction.figures import hjf
 from reproduction.figures import mixes
 from reproduction.figures import pairs
+from reproduction.figures import real_traces
 from reproduction.figures import table6
 from reproduction.figures import thresholds
 
 _MODULES = (
     *(thresholds, pairs, curves, table6, groups, goals, mixes, hjf),
-    *(blaze5, blaze8, blaze9, blaze11),
+    *(blaze5, blaze8, blaze9, blaze11, real_traces),
 )
 #: By number or name; first those with a number, in its order.
 FIGURES: dict[str, figure.Figure] = {

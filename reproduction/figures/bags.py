@@ -14,16 +14,21 @@ from __future__ import annotations
 import dataclasses
 import random
 import typing
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import gains
 from fpgapool.sim.outcomes import results
 from reproduction.figures import figure
 
+#: Of a set of bags. An independent simulation has those of the first set.
 SEEDS: Sequence[int] = range(40)
+#: How many sets a table has.
+SETS = 40
 JOBS = 20
 #: Jobs with high requirements: 10, 25 and 50 %.
 HIGH = (2, 5, 10)
@@ -191,7 +196,7 @@ class BagRun:
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """A rule in a setting, over all bags.
+    """A rule in a setting, over the bags of a set, or the mean of sets.
 
     :ivar sla_percent: jobs that kept their deadlines.
     :ivar energy_kj: mean energy of a bag.
@@ -215,15 +220,60 @@ def compare(
     settings: Iterable[Setting],
     rules: Iterable[str] = tuple(RULES),
 ) -> Scores:
-    """Simulate rules in settings."""
-    runs = {
-        (setting, rule): [BagRun(setting, rule, seed) for seed in SEEDS]
-        for setting in settings
-        for rule in rules
-    }
-    found = measure([run for some in runs.values() for run in some])
+    """Simulate rules in settings, with the first set of bags."""
+    return compare_sets(measure, settings, rules, 1)[0]
+
+
+def compare_sets(
+    measure: figure.Measure,
+    settings: Iterable[Setting],
+    rules: Iterable[str] = tuple(RULES),
+    sets: int | None = None,
+) -> list[Scores]:
+    """Simulate rules in settings.
+
+    :param sets: number of sets of bags; None: :data:`SETS`.
+    :returns: the scores of each set.
+    """
+    keys = [(setting, rule) for setting in settings for rule in rules]
+    count = SETS if sets is None else sets
+    runs = [
+        {key: [BagRun(*key, first + seed) for seed in SEEDS] for key in keys}
+        for first in range(0, count * len(SEEDS), len(SEEDS))
+    ]
+    found = measure(
+        [run for one in runs for bags in one.values() for run in bags]
+    )
+    return [
+        {key: _score([found[run] for run in one[key]]) for key in keys}
+        for one in runs
+    ]
+
+
+def means(sets: Sequence[Scores]) -> Scores:
+    """Return the means over sets of bags."""
+    return _over(sets, lambda values: gains.confidence(values)[0])
+
+
+def halves(sets: Sequence[Scores]) -> Scores:
+    """Return half of the 95 % interval of each mean; infinite for one set."""
+    return _over(sets, lambda values: gains.confidence(values)[1])
+
+
+def _over(
+    sets: Sequence[Scores], reduce: Callable[[Sequence[float]], float]
+) -> Scores:
     return {
-        key: _score([found[run] for run in some]) for key, some in runs.items()
+        key: Score(
+            *map(
+                reduce,
+                zip(
+                    *(dataclasses.astuple(each[key]) for each in sets),
+                    strict=True,
+                ),
+            )
+        )
+        for key in sets[0]
     }
 
 

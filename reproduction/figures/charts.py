@@ -33,6 +33,7 @@ class Series:
 
     :ivar x: None: bars, one for each of the panel's categories.
     :ivar spreads: bars of 95 % intervals, in place of ``y``.
+    :ivar halves: half of the 95 % interval of each vertical bar's value.
     :ivar step: the value holds up to the next one.
     :ivar stacked: bars begin at the ends of the series before.
     :ivar marks: what another source has for each bar.
@@ -43,6 +44,7 @@ class Series:
     y: Sequence[float] = ()
     x: Sequence[float] | None = None
     spreads: Sequence[gains.Spread] = ()
+    halves: Sequence[float] = ()
     factor: float = 1.0
     step: bool = False
     stacked: bool = False
@@ -258,6 +260,10 @@ def _draw_bars(
             label=series.label,
         )
         ends = [one + own for one, own in zip(begins, series.y, strict=True)]
+        if series.halves:
+            axes.errorbar(
+                places, ends, series.halves, fmt="none", ecolor=style.INK
+            )
         _write_on_bars(axes, panel, series, places, ends)
         begins = ends
     ticks = range(len(panel.categories))

@@ -2,8 +2,9 @@
 
 """The paper on HJF: Tables 1 to 7 and Figures 7 to 13.
 
-All compare the same rules on the same bags of jobs. Table 7 is the summary,
-here beside an independent simulation, and with settings where HJF fails.
+All compare the same rules on the same bags of jobs, and are means of many sets
+of bags. Table 7 is the summary, here beside an independent simulation of the
+first set, and with settings where HJF fails.
 """
 
 from __future__ import annotations
@@ -248,9 +249,9 @@ def _claims_all(scores: bags.Scores, _mode: str) -> list[figure.Claim]:
     ]
 
 
-def _notes_all(scores: bags.Scores) -> list[str]:
+def _notes_all(sets: Sequence[bags.Scores]) -> list[str]:
     """Say where HJF is behind EDF, and what 'need' does there."""
-    parts = []
+    scores, parts = bags.means(sets), []
     for setting in (FEW_CORES, TIGHT):
         kept = "/".join(
             f"{scores[setting, rule].sla_percent:.1f}" for rule in bags.RULES
@@ -269,10 +270,10 @@ def _notes_all(scores: bags.Scores) -> list[str]:
         f"hopeless jobs: {'; '.join(parts)}. At {MAIN.name}, "
         f"'need' takes {main:.3f} of HJF's (aim {NEED_TO_HJF}).",
         figure.agreement(
-            deviations(scores),
+            deviations(sets[0]),
             1.0,
             f" × {SLA_TOLERANCE:g} points of SLAs or {100 * KJ_TOLERANCE:g} % "
-            "of energy per SLA",
+            "of energy per SLA, in the first set of bags",
         ),
     ]
 
@@ -288,7 +289,7 @@ def _row(
     *,
     mode: str = "",
     panels: Mapping[str, str] = PANELS,
-    notes: Callable[[bags.Scores], Sequence[str]] = lambda _: (),
+    notes: Callable[[Sequence[bags.Scores]], Sequence[str]] = lambda _: (),
 ) -> figure.Figure:
     """Return a row of the table of figures.
 
@@ -299,22 +300,20 @@ def _row(
     return figure.Figure(
         name=name,
         subject=f"{subject} of the paper on HJF{f' ({mode})' if mode else ''}",
-        run=lambda measure: bags.compare(measure, settings),
+        run=lambda measure: bags.compare_sets(measure, settings),
         header=(
             *("setting", "mode", "high_percent", "strategy"),
-            *(each.name for each in dataclasses.fields(bags.Score)),
+            *(
+                f"{each.name}{end}"
+                for each in dataclasses.fields(bags.Score)
+                for end in ("", "_95_low", "_95_high")
+            ),
         ),
-        rows=lambda scores: [
-            (
-                *(setting.name, setting.mode, setting.high_percent, rule),
-                *dataclasses.astuple(score),
-            )
-            for (setting, rule), score in scores.items()
-        ],
-        claims=lambda scores: claims(scores, mode),
+        rows=_rows,
+        claims=lambda sets: claims(bags.means(sets), mode),
         notes=notes,
-        picture=lambda scores: _picture(
-            scores,
+        picture=lambda sets: _picture(
+            sets,
             f"HJF: {subject}{f' ({mode})' if mode else ''}",
             settings,
             panels,
@@ -323,18 +322,42 @@ def _row(
     )
 
 
+def _rows(sets: Sequence[bags.Scores]) -> list[Sequence[object]]:
+    halves = bags.halves(sets)
+    return [
+        (
+            *(setting.name, setting.mode, setting.high_percent, rule),
+            *(
+                value
+                for mean, half in zip(
+                    dataclasses.astuple(score),
+                    dataclasses.astuple(halves[setting, rule]),
+                    strict=True,
+                )
+                for value in (mean, mean - half, mean + half)
+            ),
+        )
+        for (setting, rule), score in bags.means(sets).items()
+    ]
+
+
 def _picture(
-    scores: bags.Scores,
+    sets: Sequence[bags.Scores],
     title: str,
     settings: Mapping[bags.Setting, str],
     panels: Mapping[str, str],
     reference: Mapping[bags.Setting, _Values],
 ) -> charts.Picture:
+    scores, halves = bags.means(sets), bags.halves(sets)
+
     def series(rule: str, member: str) -> charts.Series:
         place = list(bags.RULES).index(rule)
         return charts.Series(
             label=rule,
             y=[getattr(scores[setting, rule], member) for setting in settings],
+            halves=[
+                getattr(halves[setting, rule], member) for setting in settings
+            ],
             marks=[
                 reference[setting][place][member != "sla_percent"]
                 for setting in settings
@@ -345,9 +368,10 @@ def _picture(
 
     return charts.Picture(
         title=title,
-        subtitle=f"{len(bags.SEEDS)} bags of {bags.JOBS} jobs, {bags.CORES} "
-        "cores, one board; 'need' and 'early' are not the paper's; lines: an "
-        "independent simulation.",
+        subtitle=f"{len(sets)} sets of {len(bags.SEEDS)} bags of {bags.JOBS} "
+        f"jobs, {bags.CORES} cores, one board; bars: 95 % intervals; 'need' "
+        "and 'early' are not the paper's; lines: an independent simulation of "
+        "one set.",
         panels=[
             [
                 charts.Panel(

@@ -23,6 +23,7 @@ from fpgapool.core import strategy as strategy_api
 from fpgapool.core.rules import deadlines
 from fpgapool.sim import errors
 from fpgapool.sim import simulation
+from fpgapool.sim.engines import instants
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import schedules
 from fpgapool.strategies.joint import hjf
@@ -203,8 +204,9 @@ class _Job:
         return strategy_api.Contender(
             self.job,
             left,
-            left * self.slot_chunk_s + attach_s,
+            left * self.slot_chunk_s,
             left * self.cpu_chunk_s,
+            attach_s,
         )
 
 
@@ -288,25 +290,32 @@ class _Simulation:
     def run(self) -> None:
         """Run to the end of the last job."""
         while True:
-            now = self._timers.first_s()
+            first_s = self._timers.first_s()
             if self._to_come:
-                now = min(now, self._to_come[-1].arrival_s)
-            if now == math.inf:
+                first_s = min(first_s, self._to_come[-1].arrival_s)
+            if first_s == math.inf:
                 return
-            self._step(now)
+            self._step(first_s)
 
-    def _step(self, now: float) -> None:
-        for job_id in self._timers.take_due(now):
+    def _step(self, first_s: float) -> None:
+        """Do everything of an instant, at the latest of its times."""
+        now, last_s = first_s, first_s + instants.tolerance_s(first_s)
+        for job_id in self._timers.take_due(last_s):
             job = self._changed[job_id] = self._jobs[job_id]
+            now = max(now, job.due_s)
             job.due_s = math.inf
+        arriving = []
+        while self._to_come and self._to_come[-1].arrival_s <= last_s:
+            arriving.append(self._to_come.pop())
+            now = max(now, arriving[-1].arrival_s)
         for job in self._in_order(self._changed.values()):
             if job.end_s <= now:
                 state = schedules.state_at_end(now, job.job.deadline_s)
                 self._end(job, now, state)
             elif job.border_s <= now and job.host is not None:
                 self._touched.add(job.host.number)
-        while self._to_come and self._to_come[-1].arrival_s <= now:
-            self._arrive(self._to_come.pop(), now)
+        for spec in arriving:
+            self._arrive(spec, now)
         for job in self._in_order(self._changed.values()):
             if job.lost_s <= now:
                 self._end(job, now, "killed")

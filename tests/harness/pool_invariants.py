@@ -24,6 +24,7 @@ from fpgapool.core.topology import boards as idle_boards
 from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.core.topology import slot_table
 from fpgapool.core.topology import slots
+from fpgapool.strategies.joint import candidates
 
 _Item = typing.TypeVar("_Item", bound=abc.Hashable)
 
@@ -54,8 +55,10 @@ def check(state: pool_state.PoolState) -> None:
     _check_times(view.jobs)
     if view.loads is not None:
         _check_loads(view, view.loads)
-    if view.columns is not None:
-        _check_columns(view, view.columns)
+    if isinstance(view.kinds, job_columns.Columns):
+        _check_columns(view, view.kinds)
+    if isinstance(view.kinds, candidates.Candidates):
+        _check_candidates(view, view.kinds)
     if view.boards is not None:
         _check_boards(view, view.boards)
 
@@ -619,6 +622,90 @@ def _check_columns(
     _equal("groups", set(columns.groups), {r.group for r in jobs.records})
 
 
+def _check_candidates(
+    view: pool_view.PoolView, kinds: candidates.Candidates
+) -> None:
+    queues: dict[tuple[typing.Any, ...], set[model.JobId]] = {}
+    for job in view.jobs:
+        record = view.record(job.id)
+        key = (record.group, job.host_id, job.accelerator)
+        queues.setdefault(key, set()).add(job.id)
+    found = {
+        (kind.group, kind.host_id, kind.accelerator): {
+            record.job.id for record in kind.jobs.jobs()
+        }
+        for kind in kinds.kinds
+    }
+    _equal("jobs by kind", found, queues)
+    of_group: dict[queued.JobGroup, dict[typing.Any, candidates.Kind]] = {}
+    on_host: dict[model.HostId, set[candidates.Kind]] = {}
+    for kind in kinds.kinds:
+        key = (kind.host_id, kind.accelerator)
+        of_group.setdefault(kind.group, {})[key] = kind
+        if kind.host_id is not None:
+            on_host.setdefault(kind.host_id, set()).add(kind)
+    _equal("kinds of groups", kinds.of_group, of_group)
+    hosts = {host_id: set(held) for host_id, held in kinds.on_host.items()}
+    _equal("kinds on hosts", hosts, on_host)
+    numbers = [kinds._group_numbers[group] for group in of_group]
+    _equal(
+        "numbers of groups",
+        sorted([*numbers, *kinds._unused]),
+        list(range(len(of_group) + len(kinds._unused))),
+    )
+    for row, kind in enumerate(kinds.kinds):
+        _equal("row", kind.row, row)
+        _check_kind(view, kinds, kind)
+
+
+def _check_kind(
+    view: pool_view.PoolView,
+    kinds: candidates.Candidates,
+    kind: candidates.Kind,
+) -> None:
+    row, host_id, group = kind.row, kind.host_id, kind.group
+    loads = typing.cast(pipe_loads.Loads, view.loads)
+    for record in kind.jobs.jobs():
+        _equal("place", kind.jobs.records[record.column], record)
+    first = kinds.first(kind)
+    size_bytes = first.job.claimed_bytes
+    home = host_id is not None and view.is_home(group, host_id)
+    egress = pipe_loads.NOWHERE if host_id is None else loads.egress(host_id)
+    accelerator = view.accelerators[kind.accelerator]
+    peaks = accelerator.peaks_bytes_per_s.values()
+    rates = [accelerator.peak_bytes_per_s, *peaks]
+    number = kinds._accelerator_numbers[kind.accelerator]
+    found = (
+        (kinds.starts.item(row), kinds.slopes.item(row)),
+        kinds.until_s.item(row),
+        kinds.per_byte.item(row),
+        (kind.has_home, kinds.has_home.item(row)),
+        kinds.homed.item(row),
+        (kind.egress, kinds.egress.item(row)),
+        kinds.groups.item(row),
+        kinds.accelerators.item(row),
+        (kinds.peaks_min.item(row), kinds.peaks_max.item(row)),
+        kinds._rates[number],
+    )
+    _equal(
+        "line, until, per byte, has home, homed, egress, group, accelerator,"
+        " peaks, rates",
+        found,
+        (
+            kind.jobs.line(kind.jobs.leader),
+            kind.jobs.until_s,
+            1.0 / size_bytes,
+            (home, home),
+            first.homed,
+            (egress, egress),
+            kinds._group_numbers[group],
+            number,
+            (min(rates), max(rates)),
+            (min(rates), max(rates), accelerator.return_ratio),
+        ),
+    )
+
+
 def _check_boards(
     view: pool_view.PoolView, boards: idle_boards.Boards
 ) -> None:
@@ -630,6 +717,7 @@ def _check_boards(
     found = [target for target in boards.targets if target.slots]
     _equal("boards", len(found), len(expected))
     counts = [0] * len(boards.counts)
+    programmed: dict[str, dict[int, int]] = {}
     for target in found:
         slot, number = target.slots[0], target.number
         idle = expected[slot.spec.device_id, target.shape]
@@ -640,4 +728,13 @@ def _check_boards(
         _equal("in", boards.ingress[number], loads.ingress(slot.host.id))
         _equal("out", boards.egress[number], loads.egress(slot.host.id))
         _equal("slots", boards.slot_counts[number], slot.device_slots)
+        tags = {slot.id: slot.program_tag() for slot in idle}
+        _equal("programs", target.tags, tags)
+        for tag, count in _count(tags.values()).items():
+            programmed.setdefault(tag, {})[number] = count
+        # Slots that were programmed faster may have been taken since.
+        least_s = min(slot.spec.programming_time_s for slot in idle)
+        if boards.programming_s[number] > least_s:
+            raise InvariantError(f"programming takes {least_s} s at least")
+    _equal("programmed", boards.programmed, programmed)
     _equal("idle slots of boards", boards.counts.tolist(), counts)

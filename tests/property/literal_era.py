@@ -11,6 +11,7 @@ import typing
 
 from fpgapool.core import model
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import columns
 from fpgapool.core.queues import queued
 from fpgapool.core.topology import slots
 from fpgapool.strategies.joint import era
@@ -26,12 +27,16 @@ class Pass:
         self, options: era.EraOptions, view: pool_view.PoolView, now: float
     ) -> None:
         self.options = options
+        assert isinstance(view.kinds, columns.Columns)
+        self.long_bytes = view.kinds.recent_sizes.quantile(options.long_from)
+        self.read(view, now)
+
+    def read(self, view: pool_view.PoolView, now: float) -> None:
+        """Read the pool, which may change afterwards."""
         self.view = view
         self.now = now
         assert view.loads is not None
-        assert view.columns is not None
         self.pipes = view.loads
-        self.long_bytes = view.columns.recent_sizes.quantile(options.long_from)
         self.load = dict(enumerate(view.loads.loads.tolist()))
         self.count = dict(enumerate(view.loads.counts.tolist()))
         self.capacity = dict(enumerate(view.loads.capacities.tolist()))

@@ -25,6 +25,7 @@ INNER: dict[str, typing.Callable[..., strategy_api.Strategy]] = {
     "ra": strategies.ra,
     "wra": strategies.wra,
     "era": strategies.era,
+    "auto": strategies.auto,
     "hjf": strategies.hjf,
 }
 NEXT = (None, events.SlotReady, events.HolderAttached, events.SlotReleased)

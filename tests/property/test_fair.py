@@ -465,7 +465,7 @@ def test_shares_cost_no_throughput(name: str, seed: int, slots: int) -> None:
     assert together.finished_s <= alone.finished_s + longest_s + 1e-6
 
 
-@pytest.mark.parametrize("name", ["fifo", "ra", "wra", "era"])
+@pytest.mark.parametrize("name", ["fifo", "ra", "wra", "era", "auto"])
 def test_one_project_is_served_as_without_shares(name: str) -> None:
     random = numpy.random.default_rng(5)
     jobs = make_jobs(random, 40, "a", 0)
@@ -486,10 +486,11 @@ def list_ends(
     return found
 
 
-def test_era_serves_projects_by_rounds() -> None:
+@pytest.mark.parametrize("name", ["era", "auto"])
+def test_joint_strategies_serve_projects_by_rounds(name: str) -> None:
     random = numpy.random.default_rng(3)
     jobs = make_jobs(random, 40, "a", 0) + make_jobs(random, 4, "b", 40)
-    course = Course(fair("era"), 1, 1e9)
+    course = Course(fair(name), 1, 1e9)
     begun: list[str] = []
 
     def look(course: Course) -> None:

@@ -61,7 +61,8 @@ osc: common.arguments common.interrupts version vocabulary # speaks to the
     # API only, as a user does
 spark: client vocabulary # what programs and their executors import
 yarn: vocabulary # labels of nodes; decides only
-sim: client core strategies vocabulary # a cloud with the pool's own decisions
+sim: accelerators.base client core strategies vocabulary # a cloud with the
+    # pool's own decisions and rates
 allinone: accelerators agent api common conductor conf db drivers rpcapi
     # joins
 cmd: any # starts all of them

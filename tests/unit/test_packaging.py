@@ -320,8 +320,9 @@ NEEDED = {
     "fpgapool.yarn.labels": "",
 }
 
-#: Half a gigabyte, and useless without Java.
-APART = {"spark"}
+#: Half a gigabyte, and useless without Java; and a library as large as all
+#: others, for one format of results.
+APART = {"parquet", "spark"}
 
 
 @pytest.mark.parametrize("module", NEEDED)

@@ -257,9 +257,11 @@ class Watcher:
         room: serving.Serving,
         order: instructions.Requeue,
     ) -> None:
-        # Its client may have been there before a report of it came.
-        session = room._sessions.by_job[order.job_id]
-        self._moved.add(session.session_id)
+        # The jobs of groups have no session.
+        session = room._sessions.by_job.get(order.job_id)
+        if session is not None:
+            # Its client may have been there before a report of it came.
+            self._moved.add(session.session_id)
 
     # Bytes.
 

@@ -3,15 +3,14 @@
 """The bitstreams that a host programs into its slots.
 
 ``sources``
-    The sources of files: the store's directory or the REST API.
+    The sources of files: the file store's directory or the REST API.
 ``cache``
     The files on this host, verified.
 ``fetching``
-    Fetches files in other threads, within the time limit of each request.
+    Fetches files in other threads, within each request's time limit.
 ``trust``
-    Decides whether a bitstream may be programmed, by signatures and trusted
-    keys.
+    Decides by signatures whether a bitstream may be programmed.
 
-:mod:`fpgapool.agent.service` calls them when the slot table needs a file. They
-do not depend on slots or sessions.
+:mod:`fpgapool.agent.service` uses them when the slot table needs a file. None
+of them depends on slots or sessions.
 """

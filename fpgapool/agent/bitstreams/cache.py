@@ -2,9 +2,9 @@
 
 """The cache of bitstreams' files on an agent's host.
 
-A file's name is the SHA-256 of its contents, so that damage can always be
-detected and identical bitstreams are stored once. There is no state besides
-the directory, so an agent can use the files that the previous one fetched.
+A file's name is the SHA-256 of its contents, so damage can always be detected
+and identical bitstreams are stored once. The directory is the only state, so
+an agent can use the files that the previous one fetched.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Late(Unavailable):
 class Counts:
     """Counts of events, and the cache's current size.
 
-    :ivar damaged: number of cached files that were wrong or missing.
+    :ivar damaged: number of cached files that were damaged or missing.
     """
 
     hits: int = 0
@@ -64,7 +64,7 @@ class Counts:
 class _Entry:
     """A cached file.
 
-    :ivar used_ns: time of last use, by the wall clock like the file's times.
+    :ivar used_ns: time of last use, by the wall clock, as in file timestamps.
     :ivar proved: the file's attributes when its contents were last verified.
     """
 
@@ -77,10 +77,9 @@ class BitstreamCache:
     """Keeps files while there is room; thread-safe. Only one thread at a time
     checks or fetches a file.
 
-    :param max_bytes: limit for the total size of files; files in use count,
-        but are not evicted.
-    :param timeout_s: time limit for a fetch including its retries, unless the
-        caller sets a deadline.
+    :param max_bytes: limit for the total size; files in use count, but are not
+        evicted.
+    :param timeout_s: default time limit for a fetch including its retries.
     """
 
     def __init__(
@@ -131,8 +130,7 @@ class BitstreamCache:
             self._in_use = checksums
 
     def peek(self, bitstream: objects.BitstreamRef) -> str | None:
-        """Return the path of a file that has already been verified, without
-        blocking.
+        """Return the path of an already verified file, without blocking.
 
         :returns: None if the file must be verified or fetched first.
         """
@@ -156,8 +154,7 @@ class BitstreamCache:
         again: bool = False,
         deadline_s: float | None = None,
     ) -> str:
-        """Return the path of a file, verified. Blocks while the file is
-        fetched or hashed.
+        """Return a verified file's path; may block to fetch or hash it.
 
         :param again: whether the cached file is known to be damaged.
         :param deadline_s: time at which to give up, by the monotonic clock; by
@@ -194,9 +191,7 @@ class BitstreamCache:
 
     @contextlib.contextmanager
     def _alone(self, checksum: str, deadline_s: float) -> Iterator[None]:
-        """Wait until no other thread checks or fetches a file, and keep others
-        from doing so.
-        """
+        """Let only this thread check or fetch a file; wait for others."""
         with self._not_busy:
             self._not_busy.wait_for(
                 lambda: checksum not in self._busy or self._stopping.is_set(),
@@ -221,8 +216,8 @@ class BitstreamCache:
     ) -> bool:
         """Return whether a file is cached with the right contents.
 
-        The contents are read unless the file's attributes are the same as at
-        the last check. The driver detects changes that leave these unchanged.
+        The contents are read only if the file's attributes have changed since
+        the last check. The driver detects changes that do not affect these.
         """
         checksum = bitstream.checksum_sha256
         entry = self._entries.get(checksum)
@@ -366,8 +361,8 @@ class BitstreamCache:
             or digest.hexdigest() != bitstream.checksum_sha256
         ):
             raise sources.SourceError(
-                f"the {size_bytes} bytes from the source have the wrong size"
-                " or checksum"
+                f"the source returned {size_bytes} bytes, which have the wrong"
+                " size or checksum"
             )
 
 
@@ -402,9 +397,7 @@ def _looks(path: pathlib.Path) -> tuple[int, ...]:
 def _is_right(
     path: pathlib.Path, checksum: str, proved: tuple[int, ...] | None
 ) -> bool:
-    """Whether a file has the right contents. Hashes it only if its attributes
-    have changed.
-    """
+    """Whether a file is intact; hashes it only if its attributes changed."""
     if _looks(path) == proved:
         return True
     digest = hashlib.sha256()

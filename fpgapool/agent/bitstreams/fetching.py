@@ -16,11 +16,11 @@ from fpgapool.agent.bitstreams import cache as caches
 
 @dataclasses.dataclass(eq=False)
 class Fetcher:
-    """Calls the cache in other threads; only the loop's thread uses it.
+    """Calls the cache in other threads; used only in the loop's thread.
 
-    A request for a file that is already being fetched joins that fetch. Each
-    request's time limit starts with the request, not when a thread is free,
-    because whoever requested the slot has a deadline, too.
+    A request for a file that is already being fetched joins that fetch. A
+    request's time limit starts with the request, not when a thread becomes
+    free, because the client that requested the slot has a deadline, too.
     """
 
     caller: sender.Caller
@@ -81,7 +81,7 @@ class Fetcher:
         until_s: float,
         error: Exception,
     ) -> None:
-        """Fail the requests whose deadlines have passed; retry for others."""
+        """Fail requests whose deadlines have passed; retry for the others."""
         waiting = self._waiting.pop(bitstream.checksum_sha256)
         message = str(error) or type(error).__name__
         left: list[_Waiting] = []

@@ -22,7 +22,7 @@ if typing.TYPE_CHECKING:
 
 PIECE_BYTES = 1 << 20
 
-#: Time without incoming data after which a connection is closed.
+#: Maximum time without incoming data before a connection is closed.
 READ_TIMEOUT_S = 20.0
 
 
@@ -44,8 +44,7 @@ class Source(typing.Protocol):
     ) -> Generator[bytes, None, None]:
         """Yield a bitstream's file, piece by piece.
 
-        The data is not verified. The caller verifies it and closes this
-        generator.
+        The caller verifies the data and closes this generator.
 
         :raises SourceError: if the file does not exist or cannot be read.
         """
@@ -62,9 +61,7 @@ class NoSource:
 
 
 class DirectorySource:
-    """The directory of the API's file store, on a shared file system or on the
-    same machine.
-    """
+    """The API's file store, on this machine or a shared file system."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = pathlib.Path(directory)
@@ -81,8 +78,7 @@ class DirectorySource:
         try:
             file = open(path, "rb")  # noqa: SIM115 - closed below
         except OSError as error:
-            # A retry may help: on a shared file system, a file may appear
-            # late.
+            # Retry: on a shared file system, a file may appear late.
             raise SourceError(
                 f"cannot open {path}: {error.strerror}"
             ) from error
@@ -101,8 +97,7 @@ def _read(file: IO[bytes], path: pathlib.Path) -> bytes:
 class ApiSource:
     """The REST API, with the service's own credentials.
 
-    :param make_adapter: returns an adapter for the API, or raises; called on
-        first use.
+    :param make_adapter: returns an API adapter or raises; called on first use.
     """
 
     def __init__(self, make_adapter: Callable[[], adapter.Adapter]) -> None:

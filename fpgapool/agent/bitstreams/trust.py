@@ -17,12 +17,11 @@ from fpgapool.vocabulary import names
 class Trust:
     """Verifies bitstreams before slots are programmed with them.
 
-    The conductor is not trusted, because its messages arrive over the message
-    bus. The signature covers the checksum; the cache and the driver compare
-    the checksum with the file.
+    Orders from the conductor are not trusted, because they arrive over the
+    message bus. The signature covers the checksum; the cache and the driver
+    compare the checksum with the file.
 
-    :param keys: the trusted keys, read at each check; None if this host trusts
-        no keys.
+    :param keys: the trusted keys, read at each check; None to trust no keys.
     :param required: whether every bitstream needs a signature.
     """
 

@@ -3,7 +3,7 @@
 """What workers and desks, the processes that an agent starts, have in common.
 
 ``settings``
-    One JSON document from the agent, checked against a dataclass's fields.
+    A JSON document from the agent, checked against a dataclass's fields.
 ``process``
     The entry point, log, lock and signals of a process.
 ``sockets``
@@ -11,7 +11,7 @@
 ``control``
     The connection to the agent.
 ``port``, ``certificate``, ``goodbye``
-    Clients' connections: accepted, identified, and closed without losing data.
+    Accept clients' connections, and close them without losing data.
 ``crew``
     Threads that are reused.
 

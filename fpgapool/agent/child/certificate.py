@@ -43,8 +43,7 @@ class Certificate:
 
 
 def _make() -> tuple[ssl.SSLContext, str]:
-    # Imported here, because these modules take a quarter of a worker's memory
-    # and only TLS needs them.
+    # Only TLS needs these modules, which take a quarter of a worker's memory.
     import ssl
 
     from cryptography import x509

@@ -35,8 +35,8 @@ class Agent:
     def send(self, message: Mapping[str, object]) -> None:
         """Queue a message for the next :meth:`flush`.
 
-        If the message cannot be encoded, because it contains an invalid or too
-        long name from the agent, the agent is disconnected.
+        If the message cannot be encoded, because a name from the agent is
+        invalid or too long, the agent is disconnected.
         """
         try:
             self._unsent.append(messages.encode(message))
@@ -45,7 +45,7 @@ class Agent:
             self.hang_up()
 
     def flush(self) -> None:
-        """Send all queued messages together, so the agent wakes only once.
+        """Send all queued messages together, so that the agent wakes once.
 
         An agent that cannot accept them is disconnected.
         """
@@ -108,8 +108,8 @@ class Newest:
 
     Every method except :meth:`accept` runs in the main thread.
 
-    :param call: runs a function in the main thread, from any thread.
-    :param obey: carries out a request and returns the members of the reply;
+    :param call: runs a function in the main thread; any thread may call it.
+    :param obey: executes a request and returns the members of the reply, or
         raises a CodedError to refuse it.
     :param came: called when a new agent has connected.
     :param went: called when the newest agent has disconnected.
@@ -171,6 +171,6 @@ class Newest:
             self.agent.send(messages.notification(event, **members))
 
     def flush(self) -> None:
-        """Send what is queued, if there is an agent."""
+        """Send all queued messages, if an agent is connected."""
         if self.agent is not None:
             self.agent.flush()

@@ -3,9 +3,8 @@
 """Threads that are reused.
 
 A session needs several threads, most of them only briefly; starting one takes
-longer than its work. They are daemon threads, because a thread that hangs must
-not keep the process from exiting. An executor would wait for its threads at
-exit.
+longer than its work. They are daemon threads, because a hanging thread must
+not keep the process from exiting; an executor would wait for its threads.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ class Crew:
 
     @property
     def idle_count(self) -> int:
-        """The number of idle threads."""
         with self._lock:
             return self._idle
 

@@ -13,7 +13,7 @@ from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
-#: Time for which a connection is still read before it is closed.
+#: How long a connection is still read before it is closed.
 LINGER_S = 1.0
 _LINGERING = crew.Later(LINGER_S, "linger")
 

@@ -24,8 +24,7 @@ from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-#: Maximum number of connections from unidentified clients; above it, one of
-#: them is closed.
+#: Maximum number of unidentified clients; if there are more, one is dropped.
 MAX_STRANGERS = 32
 
 _BACKLOG = 64
@@ -66,8 +65,7 @@ def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     """Listen on the first free port of a range.
 
     :param ports: first and last port; both 0 for any port.
-    :raises PortUnavailable: if all of them are in use, or the address is not
-        one of this host's.
+    :raises PortUnavailable: if no port is free, or the address is not local.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     problem: OSError | None = None
@@ -155,12 +153,11 @@ class DataPort:
             return
         local = listener is self._local
         place = "" if local else address[0]
-        # Enter it here, not in the thread, to limit the number of threads.
+        # Count it here, not in its thread, to limit the number of threads.
         self._strangers.enter(sock, place)
         crew.CREW.start("client", self._serve, sock, place, local)
 
     def close(self) -> None:
-        """Stop listening and remove the Unix socket."""
         if self._tcp is not None:
             self._tcp.close()
         close_unix(self._local, self.settings.data_socket)
@@ -192,7 +189,9 @@ class DataPort:
                 channel.close()
         except Exception as exc:
             # Omit the exception's text: it may quote the client's data.
-            self._log.error("client dropped: internal %s", type(exc).__name__)
+            self._log.error(
+                "client dropped: internal error: %s", type(exc).__name__
+            )
             if channel is not None:
                 self._turn_away(
                     channel, place, codes.INTERNAL_ERROR, "internal error"

@@ -2,10 +2,9 @@
 
 """How workers and desks start.
 
-Their only argument is a JSON document with the settings, the path of one, or
-``-`` for standard input. The exit status is 0, or 1 if the process cannot
-start, 2 if its settings are invalid, or 3 if another process already does its
-work.
+Their only argument is a JSON document with the settings, the document's path,
+or ``-`` for standard input. The exit status is 0, or 1 if the process cannot
+start, 2 if its settings are invalid, or 3 if another process does its work.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _S = typing.TypeVar("_S", bound=child_settings.ChildSettings)
 def main(
     module: str, parse: Callable[[str], _S], work: Callable[[_S], int]
 ) -> int:
-    """Read the settings, detach from the agent, open the log, and work."""
+    """Read the settings, detach from the agent, open the log, and run."""
     arguments = sys.argv[1:]
     if len(arguments) != 1:
         sys.stderr.write(f"usage: python -m {module} SETTINGS\n")
@@ -163,13 +162,13 @@ def claim(control_socket: str, *other_sockets: str) -> int:
 
 
 def exit_on_signals(end: Callable[[str], None]) -> None:
-    """Make signals end the process in an orderly way.
+    """Make SIGTERM and SIGINT end the process in an orderly way.
 
     :param end: called with the reason, in a separate thread.
     """
     # Python runs handlers only in the main thread, which does not wake if the
-    # kernel delivers the signal to another thread. But whichever thread gets
-    # the signal immediately writes its number to this socket.
+    # kernel delivers the signal to another thread. But any thread immediately
+    # writes the signal's number to this socket.
     numbers, waker = socket.socketpair()
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)

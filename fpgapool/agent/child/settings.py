@@ -34,7 +34,7 @@ class InvalidSettings(ValueError):
 def checked(
     shape: shapes.Shape[typing.Any], **default: typing.Any
 ) -> typing.Any:
-    """Declare a field whose value a shape checks and returns."""
+    """Declare a field whose value is checked and converted by a shape."""
     return dataclasses.field(metadata={_SHAPE: shape}, **default)
 
 
@@ -80,7 +80,9 @@ def ports(value: object, where: str) -> tuple[int, int]:
             and 0 <= first <= last <= 65535
         ):
             return first, last
-    raise shapes.Invalid(where, "must be 0, a port, or first-last")
+    raise shapes.Invalid(
+        where, "must be 0, a port, or a range of ports such as 49152-49999"
+    )
 
 
 #: The shapes that check values, by the field's annotation.
@@ -100,13 +102,10 @@ class ChildSettings:
     :ivar data_socket: path of the socket for clients on this host.
     :ivar data_address: address where other clients connect, or None.
     :ivar data_ports: first and last port to try there; both 0 for any port.
-    :ivar block_cache_bytes: memory for clients' blocks in each slot; 0 for no
-        cache.
+    :ivar block_cache_bytes: memory for clients' blocks in a slot; 0 for none.
     :ivar hello_timeout_s: time in which a connection must identify itself.
-    :ivar orphan_s: time after which a process with neither agent nor client
-        ends.
-    :ivar exit_with_agent: whether the process ends when the agent's connection
-        does.
+    :ivar orphan_s: time after which a process without agent and clients ends.
+    :ivar exit_with_agent: whether the process ends when the agent disconnects.
     :ivar log_file: path of the log, or None for standard error.
     """
 

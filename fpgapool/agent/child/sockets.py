@@ -55,7 +55,7 @@ class Sockets:
         return None if certificate is None else certificate.sha256()
 
     def serve(self) -> None:
-        """Start to accept connections, in separate threads."""
+        """Start accepting connections, in separate threads."""
         selector = selectors.DefaultSelector()
         self._control.setblocking(False)
         selector.register(
@@ -67,6 +67,5 @@ class Sockets:
             crew.CREW.start("certificate", self._certificate.context)
 
     def close(self) -> None:
-        """Stop listening and remove the Unix sockets."""
         port.close_unix(self._control, self._control_path)
         self._port.close()

@@ -4,7 +4,7 @@
 
 Each project has one socket. A program with access to it acts for the project.
 The agent's loop serves all clients, so a client needs a file descriptor but no
-thread. The loop does the agent's own work first, then serves clients in turns.
+thread. The loop does the agent's own work first, then serves clients in turn.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RECEIVE_BYTES = 65536
 # Space in a reply with a list that is reserved for its other members.
 _OTHER_MEMBERS_BYTES = 1024
 
-#: Limits for one socket in a turn, so that the other sockets get their turns.
+#: Limits for one socket per turn, so that the others get their turns.
 ACCEPTS_PER_TURN = 16
 MESSAGES_PER_TURN = 16
 
@@ -57,8 +57,8 @@ MAX_UNREAD_BYTES = 1 << 20
 #: client with the most is disconnected.
 MAX_PROJECT_UNREAD_BYTES = 16 << 20
 
-#: Limits for connections to workers that clients have not received yet. Until
-#: then they count against the descriptor limits of this process and its user.
+#: Limits for connections to workers that clients have not received yet: these
+#: count against the descriptor limits of this process and its user.
 MAX_UNREAD_DESCRIPTORS = 16
 MAX_PROJECT_UNREAD_DESCRIPTORS = 256
 
@@ -69,8 +69,7 @@ SCARCE_SHARE = 0.75
 #: Interval at which a front door checks that its sockets still exist.
 CHECK_INTERVAL_S = 1.0
 
-#: Time for which no clients are accepted after accepting one has failed, for
-#: example because no file descriptor is free.
+#: Pause after a client was not accepted, for example for lack of descriptors.
 ACCEPT_PAUSE_S = 1.0
 
 #: Suffix of a socket's path until the socket is ready.
@@ -85,7 +84,7 @@ class FrontDoorError(Exception):
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Client:
-    """One connection."""
+    """A client's connection."""
 
     number: int
     sock: socket.socket
@@ -109,7 +108,7 @@ class Client:
 class Doorway:
     """The sockets of one host, and their clients.
 
-    Everything but the constructor runs in the loop's thread.
+    Everything except the constructor runs in the loop's thread.
 
     :param on_gone: called when a client's connection has ended.
     """
@@ -143,7 +142,6 @@ class Doorway:
     # Opening and closing the sockets.
 
     def start(self) -> None:
-        """Create the sockets and serve them."""
         try:
             for project_id, path in self.settings.front_door_sockets.items():
                 self._listen(project_id, path)
@@ -153,7 +151,7 @@ class Doorway:
         self.loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
 
     def stop(self) -> None:
-        """Close everything; no session is cancelled, as clients reconnect."""
+        """Close everything, but cancel no sessions: clients will reconnect."""
         for path, listener in self._listeners.items():
             self.loop.unwatch(listener)
             listener.close()
@@ -187,7 +185,7 @@ class Doorway:
         listener.setblocking(False)
         self._listeners[path] = listener
         self._watch_listener(listener, project_id)
-        LOG.info("Front door of project %s at %s", project_id, path)
+        LOG.info("Opened front door of project %s at %s", project_id, path)
 
     def _watch_listener(
         self, listener: socket.socket, project_id: str
@@ -307,8 +305,7 @@ class Doorway:
 
     def _ready(self, client: Client, _events: int) -> None:
         if client.in_line:
-            # Otherwise the loop would report the socket again and again until
-            # the client's turn.
+            # Do not report the socket again before the client's turn.
             self.loop.unwatch(client.sock)
         else:
             self._line_up(client)
@@ -407,9 +404,9 @@ class Doorway:
             self._hang_up_on(max(own, key=lambda one: one.unsent_bytes))
 
     def check_descriptors(self, client: Client) -> None:
-        """Check that a client may be sent one more descriptor.
+        """Check that a client may receive one more descriptor.
 
-        :raises rules.RequestError: if it may not (RATE_LIMITED).
+        :raises rules.RequestError: RATE_LIMITED.
         """
         # Forget the descriptors that clients have received in the meantime.
         unread = self._unread_descriptors[client.project_id]
@@ -482,7 +479,7 @@ class Doorway:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """A request from a client, which gets one answer."""
+    """A client's request, which gets one answer."""
 
     doorway: Doorway
     client: Client
@@ -499,7 +496,7 @@ class Request:
 def fitting(
     documents: Iterable[Mapping[str, object]],
 ) -> list[Mapping[str, object]]:
-    """Return as many documents as fit into one reply, but at least one."""
+    """Return as many documents as fit into one reply, at least one."""
     found: list[Mapping[str, object]] = []
     left_bytes = messages.MAX_MESSAGE_BYTES - _OTHER_MEMBERS_BYTES
     for document in documents:

@@ -27,8 +27,7 @@ from fpgapool.vocabulary import states
 class FrontDoor:
     """The front door of one host.
 
-    Everything but the constructor runs in the loop's thread. The arguments are
-    those of :class:`sessions.Sessions`.
+    Everything except the constructor runs in the loop's thread.
     """
 
     def __init__(
@@ -70,11 +69,10 @@ class FrontDoor:
         }
 
     def start(self) -> None:
-        """Create the sockets and serve them."""
         self._doorway.start()
 
     def stop(self) -> None:
-        """Close everything; no session is cancelled, as clients reconnect."""
+        """Close everything, but cancel no sessions: clients will reconnect."""
         self._doorway.stop()
 
     def _gone(self, client: doorway.Client) -> None:
@@ -127,8 +125,7 @@ class FrontDoor:
             chunk_bytes=self._settings.chunk_bytes,
         )
 
-    # Connections to workers and desks, which authenticate the client by its
-    # secret.
+    # Connections to workers and desks, which authenticate the client.
 
     def _connect(self, request: doorway.Request) -> None:
         session_id = requests.session_id(request.members)
@@ -170,8 +167,8 @@ class FrontDoor:
         )
         fds = []
         if client.takes_connections and view.state == states.READY:
-            # If this fails, the client requests a connection itself and gets
-            # the reason as an error.
+            # If this fails, the client requests a connection itself and then
+            # receives the reason as an error.
             ids = view.session_id, view.generation
             with contextlib.suppress(rules.RequestError):
                 fds.append(self._connection(client, *ids, view))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sessions that a front door's clients have opened and wait for. Pure.
+"""Sessions that a front door's clients have opened and wait for.
 
-Input from clients, the conductor and the clock arrives as method calls; they
-return effects, the actions to take. Nothing is stored on disk, and any message
-may be lost, so an entry repeats its request until the conductor's view of the
-session shows its effect:
+Without I/O: input from clients, the conductor and the clock arrives as method
+calls, which return effects, the actions to take. Nothing is stored on disk,
+and any message may be lost. So an entry repeats its request until the
+conductor's view of the session shows that it has arrived:
 
 * *asking*: the submit or reopen is unanswered. The call is repeated with
 growing pauses. After ``open_timeout_s`` the client gets
@@ -16,10 +16,10 @@ has been silent for ``poll_interval_s`` is polled.
 before it could use it. The cast is repeated for ``CANCEL_REPEAT_S``, unless
 the client reconnects.
 
-The entry is forgotten when the session has ended, or when the session is in
-use and its client has disconnected: from then on, the worker decides. Replies
-to calls and unsolicited views from the conductor are handled in the same way,
-ordered by revision.
+The entry is forgotten when the session has ended, or when its client
+disconnects while the session is in use: the worker then handles its end.
+Replies to calls and unsolicited views from the conductor are handled in the
+same way, ordered by revision.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ from fpgapool.vocabulary import states
 #: (project id, request id or session id)
 OpenKey: typing.TypeAlias = tuple[str, str]
 
-#: Shortest interval at which the client of a waiting session may report the
-#: progress that it makes without a slot.
+#: Minimum interval between a waiting client's reports of its own progress.
 REPORT_INTERVAL_S = 1.0
 FIRST_RESEND_S = 1.0
 LONGEST_RESEND_S = 8.0
@@ -99,7 +98,7 @@ class Close:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Poll:
-    """Query the conductor about sessions without recent news.
+    """Query the conductor for changes of sessions without recent views.
 
     :ivar sessions: project id, session id and known revision of each.
     """
@@ -115,8 +114,7 @@ class Push:
     view: objects.SessionView
 
 
-#: A request that the conductor answers with a view: for a new session, or for
-#: another slot.
+#: A request for a new session, or for another slot.
 Opening: typing.TypeAlias = objects.OpenRequest | Reopen
 Effect: typing.TypeAlias = Opening | Cancel | Close | Poll | Push
 
@@ -127,7 +125,7 @@ class _Open:
 
     opening: Opening
     gives_up_at_s: float
-    #: Its keys in the indexes, each None while the id is unknown.
+    #: Its keys in the indexes; each is None while the id is unknown.
     by_request: OpenKey | None = None
     by_session: OpenKey | None = None
     secret: str = dataclasses.field(default="", repr=False)
@@ -143,9 +141,7 @@ class _Open:
     reports_from_s: float = 0.0
 
     def client_view(self) -> objects.SessionView | None:
-        """Return the view for the client, or None if the secret that the slot
-        expects is unknown here.
-        """
+        """Return the client's view; None if the slot's secret is unknown."""
         view = self.view
         if view is None or view.state != states.READY or view.secret:
             return view
@@ -175,8 +171,7 @@ class _Open:
 class Opens:
     """All sessions of one front door that have not ended.
 
-    :param open_timeout_s: time in which the conductor must answer a new
-        request.
+    :param open_timeout_s: time in which the conductor must answer.
     :param poll_interval_s: time without news after which a session is polled.
     """
 
@@ -184,12 +179,12 @@ class Opens:
     poll_interval_s: float
 
     def __post_init__(self) -> None:
-        # A dict serves as an ordered set; the indexes find its members.
+        # A dict used as an ordered set; the indexes refer to its members.
         self._opens: dict[_Open, None] = {}
         self._by_request: dict[OpenKey, _Open] = {}
         self._by_session: dict[OpenKey, _Open] = {}
         self._by_project: collections.Counter[str] = collections.Counter()
-        # The inner dicts serve as ordered sets.
+        # The inner dicts are used as ordered sets.
         self._by_client: dict[int, dict[_Open, None]] = {}
         #: Number of outdated views that were dropped.
         self.stale_views = 0
@@ -198,13 +193,11 @@ class Opens:
         return len(self._opens)
 
     def count(self, client: int) -> int:
-        """Return the number of sessions that a client waits for or uses."""
+        """Return how many sessions a client waits for or uses."""
         return len(self._by_client.get(client, ()))
 
     def count_of_project(self, project_id: str) -> int:
-        """Return the number of sessions that a project's clients wait for or
-        use.
-        """
+        """Return how many sessions a project's clients wait for or use."""
         return self._by_project[project_id]
 
     def is_counted(
@@ -233,10 +226,10 @@ class Opens:
         now: float,
         secret: str = "",
     ) -> list[Effect]:
-        """A client requests a session, or reconnects to it.
+        """Handle a client's request for a session, perhaps a repeated one.
 
-        :param secret: the secret for its first connection to a slot; the
-            conductor gets only its hash.
+        :param secret: the secret for the client's first connection to a slot;
+            the conductor receives only its hash.
         """
         entry = self._by_request.get((request.project_id, request.request_id))
         if entry is None:
@@ -261,7 +254,7 @@ class Opens:
         return self._present(entry, now)
 
     def reopen(self, client: int, lost: Reopen, now: float) -> list[Effect]:
-        """A client's session has lost its slot and needs another one."""
+        """Handle a client's request for a slot that replaces a lost one."""
         entry = self._by_session.get((lost.project_id, lost.session_id))
         if entry is None:
             entry = _Open(
@@ -303,7 +296,7 @@ class Opens:
         return [entry.opening]
 
     def call_ended(self, opening: Opening, now: float) -> None:
-        """A call has ended, and its result has been handled."""
+        """Record that a call has ended; its result was handled before."""
         if isinstance(opening, objects.OpenRequest):
             entry = self._by_request.get(
                 (opening.project_id, opening.request_id)
@@ -325,7 +318,7 @@ class Opens:
         reason: str,
         now: float,
     ) -> list[Effect]:
-        """A client cancels a session."""
+        """Handle a client's request to cancel a session."""
         if request_id is not None:
             session_id = None
             entry = self._by_request.get((project_id, request_id))
@@ -336,12 +329,12 @@ class Opens:
         return self._cancel(entry, reason, now)
 
     def close(self, close: Close, now: float) -> list[Effect]:
-        """A client has closed a session.
+        """Handle a client's report that it has closed a session.
 
         The worker also reports the end to the conductor, but worker and agent
         may die first. So the client's report is sent, too: immediately if the
-        worker has not confirmed the end, otherwise only if the worker's report
-        does not arrive.
+        worker has not confirmed the end, otherwise if the worker's report is
+        missing.
         """
         entry = self._by_session.get((close.project_id, close.session_id))
         if entry is None:
@@ -356,7 +349,7 @@ class Opens:
     def client_gone(
         self, client: int, now: float, active: Iterable[str] = ()
     ) -> list[Effect]:
-        """A client's connection has ended; its sessions have no client now.
+        """Handle the end of a client's connection.
 
         :param active: sessions that use slots of this host, regardless of the
             state that the conductor last reported.
@@ -378,7 +371,7 @@ class Opens:
         return effects
 
     def heard(self, view: objects.SessionView, now: float) -> list[Effect]:
-        """The conductor has reported the state of a session."""
+        """Handle a view of a session from the conductor."""
         key = view.project_id, view.request_id
         entry = self._by_request.get(key) or self._by_session.get(
             (view.project_id, view.session_id)
@@ -405,8 +398,8 @@ class Opens:
     def _present(self, entry: _Open, now: float) -> list[Effect]:
         """Send a client the known state of its session.
 
-        If the slot expects a secret other than the client's, repeat the
-        request.
+        Repeat the request if the slot expects a secret other than the
+        client's.
         """
         if entry.client is None:
             return []
@@ -440,7 +433,7 @@ class Opens:
         unknown: Iterable[str],
         now: float,
     ) -> list[Effect]:
-        """The conductor has answered a poll.
+        """Handle the conductor's answer to a poll.
 
         :param unknown: ids of sessions that do not exist. The conductor
             records a session before it answers, so these are lost.
@@ -466,7 +459,7 @@ class Opens:
         return effects
 
     def tick(self, now: float) -> list[Effect]:
-        """Give up, repeat and poll entries for which that is due."""
+        """Give up, repeat or poll each entry that is due."""
         effects: list[Effect] = []
         silent: list[tuple[str, str, int]] = []
         for entry in list(self._opens):
@@ -530,8 +523,7 @@ class Opens:
 
     def _give_up(self, entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None and entry.view is not None:
-            # A client that is still connected is notified once the conductor
-            # answers again.
+            # A connected client is notified once the conductor answers again.
             entry.cancel_reason = None
             if entry.client is None:
                 self._forget(entry)
@@ -543,9 +535,8 @@ class Opens:
             # A session that was served is not cancelled: its client may
             # request another slot again.
             return self._finish(entry, view)
-        # A client whose request predates this agent may ask again, too. Delay
-        # the cancellation: sent now, it would reach the returning conductor
-        # first.
+        # The client may also repeat its request. Delay the cancellation, which
+        # would otherwise reach the returning conductor before that request.
         self._mark_cancelled(entry, codes.CONDUCTOR_UNAVAILABLE, now)
         entry.next_send_s = now + TAKES_BACK_AFTER_S
         client = self._detach(entry)
@@ -597,9 +588,9 @@ def _answers(opening: Opening, view: objects.SessionView) -> bool:
 def _may_be_in_use(entry: _Open) -> bool:
     """Return whether the slot may be in use.
 
-    The worker reports that its client has connected, or ended the session,
-    through its agent and the conductor. A cancellation must not overtake that
-    report, even for a slot on this host.
+    The worker's report that the client has connected, or ended the session,
+    reaches the conductor through the agent. A cancellation must not overtake
+    it, even for a slot on this host.
     """
     return entry.view is not None and entry.view.state == states.READY
 

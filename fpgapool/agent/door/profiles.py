@@ -21,12 +21,12 @@ from fpgapool.vocabulary import names
 
 LOG = logging.getLogger(__name__)
 
-#: Age after which profiles are fetched again: a new version of a project's own
-#: accelerator may have other parameters.
+#: Age after which profiles are fetched again: a new version of a project's
+#: accelerator may have different parameters.
 REFRESH_AFTER_S = 10.0
 
-#: Shortest interval between fetches for unknown names, so that neither these
-#: nor an unresponsive conductor cause a flood of calls.
+#: Minimum interval between fetches, so that neither unknown names nor an
+#: unresponsive conductor cause a flood of calls.
 MISS_REFRESH_AFTER_S = 1.0
 
 Profiles: typing.TypeAlias = Mapping[str, objects.AcceleratorProfile]
@@ -36,7 +36,7 @@ OnDone: typing.TypeAlias = Callable[[Profiles | None], None]
 def find(
     known: Profiles, project_id: str, name: str
 ) -> objects.AcceleratorProfile | None:
-    """Return the profile that a name means to a project, or None."""
+    """Return the profile to which a name refers in a project, or None."""
     key = names.resolve(
         name,
         project_id,
@@ -58,8 +58,8 @@ def page(
 ) -> dict[str, object]:
     """Return a reply that lists accelerators and their numbers of slots.
 
-    :returns: ``accelerators``, as many as fit into one message, and if there
-        are more, ``next``, the name after which the next page starts.
+    :returns: ``accelerators``, as many as fit into one message; if there are
+        more, also ``next``, the name after which the next page starts.
     """
     counted = capacity.Capacity(hosts)
     shown = doorway.fitting(
@@ -72,11 +72,11 @@ def page(
 
 @dataclasses.dataclass(eq=False)
 class ProfileCache:
-    """Profiles by name, fetched when one is missing or they are too old.
+    """Profiles by name, fetched when one is missing or all are too old.
 
     :param fetch: returns all profiles; may block and raise.
-    :param limit_s: maximum time that a caller waits. Within it, a failed query
-        is repeated, because another conductor may take over.
+    :param limit_s: maximum time that a caller waits. Failed queries are
+        repeated until then, because another conductor may take over.
     """
 
     loop: agent_loop.Loop
@@ -102,8 +102,8 @@ class ProfileCache:
         """Get the profiles, immediately or when the conductor has answered.
 
         :param name: name of the profile that is needed; None for all profiles.
-        :param on_done: called with the profiles, which may lack that one; or
-            with None if it is unknown here and the conductor does not answer.
+        :param on_done: called with the profiles, which may lack the needed
+            one, or with None if the conductor does not answer.
         """
         age_s = self.loop.now() - self._fetched_at_s
         known = self._profiles
@@ -123,8 +123,7 @@ class ProfileCache:
         if known is None or age_s >= MISS_REFRESH_AFTER_S:
             self._refresh()
         else:
-            # The accelerator may just have been approved, so its absence from
-            # older profiles proves nothing.
+            # The accelerator may have been approved since the last fetch.
             self._refresh_in(MISS_REFRESH_AFTER_S - age_s)
 
     def _refresh_in(self, delay_s: float) -> None:

@@ -2,7 +2,7 @@
 
 """Client operations that the conductor answers.
 
-A request is checked on arrival. Another thread then calls the conductor, and
+A request is checked on arrival; then another thread calls the conductor, and
 the result becomes the reply.
 """
 
@@ -109,8 +109,7 @@ class Questions:
         def failed(error: Exception) -> None:
             client.questions -= 1
             if isinstance(error, queue.Full):
-                # The clients send queries too fast; a warning for each would
-                # flood the log.
+                # Clients send queries too fast; warnings would flood the log.
                 LOG.debug("Dropped a client's query: the queue is full")
             else:
                 self._log.warning("The conductor did not answer: %s", error)
@@ -276,8 +275,8 @@ class Questions:
         return found[0]
 
     def _public(self, group: objects.GroupView) -> Members:
-        """Return the part of a group's view that clients may see, with as many
-        hosts as fit into one message, this host first.
+        """Return the public part of a group's view, with as many hosts as fit
+        into one message, this host first.
         """
         mine = self._settings.host_uuid
         hosts = sorted(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks of clients' requests to a front door; pure."""
+"""Checks clients' requests to a front door; does no I/O."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ _T = typing.TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member(typing.Generic[_T]):
-    """A member of requests. Calling it returns the value or raises
-    RequestError.
+    """A member of requests; a call returns the value or raises RequestError.
 
-    :ivar code: code of the error. For a malformed name, it is the same as for
-        one that does not exist.
-    :ivar message: message of the error; None to say what the value must be.
+    :ivar code: code of the error, the same for a malformed and an unknown
+        name.
+    :ivar message: message of the error; by default, what the value must be.
     """
 
     name: str
@@ -64,7 +63,7 @@ client_id = Member(
 )
 accelerator = Member(
     "accelerator",
-    # In other projects, a project's own accelerator is called name@project.
+    # Other projects refer to a project's accelerator as name@project.
     shapes.matching(
         "[A-Za-z0-9_.-]{1,64}(@[A-Za-z0-9_.:-]{1,128})?", "an accelerator"
     ),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Opens and ends programs' sessions, as :mod:`.opens` decides."""
+"""Opens and ends clients' sessions, as :mod:`.opens` decides."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ MAX_OPENS_PER_CLIENT = 1024
 #: Maximum number of requests in one call to the conductor.
 MAX_TOGETHER = 100
 
-#: Maximum number of concurrent calls for a project; further requests wait and
-#: are combined in the next call.
+#: Maximum number of concurrent calls for a project; further requests wait for
+#: the next call, which combines them.
 CALLS_PER_PROJECT = 4
 
 #: Length of the secret for a client's first connection to a slot.
@@ -47,7 +47,7 @@ SECRET_BYTES = 32
 class Sessions:
     """Opens and ends sessions for clients, and notifies them of changes.
 
-    :param push: sends the view of a session to the client with a number.
+    :param push: sends a session's view to the client with the given number.
     """
 
     settings: agent_settings.AgentSettings
@@ -88,7 +88,7 @@ class Sessions:
         }
 
     def client_gone(self, number: int, in_use: Iterable[str]) -> None:
-        """A client's connection has ended.
+        """Handle the end of a client's connection.
 
         :param in_use: ids of the sessions that use slots of this host.
         """
@@ -96,7 +96,6 @@ class Sessions:
         self._apply(self._opens.client_gone(number, now, in_use))
 
     def changed(self, views: Iterable[objects.SessionView]) -> None:
-        """Process changed sessions from the conductor."""
         now = self.loop.now()
         for view in views:
             self._apply(self._opens.heard(view, now))
@@ -114,7 +113,7 @@ class Sessions:
             secret_sha256=hashlib.sha256(secret.encode()).hexdigest(),
         )
         self._check_quota(client, request_id=wanted.request_id)
-        # Send the answer first, because events must not precede it.
+        # Send the answer first: notifications must not precede it.
         request.reply(session_id=None)
         if not client.closed:
             now = self.loop.now()
@@ -178,7 +177,6 @@ class Sessions:
         request.reply()
 
     def _check_quota(self, client: doorway.Client, **ids: str) -> None:
-        """Check that a client may have one more session."""
         if self._opens.count(client.number) >= MAX_OPENS_PER_CLIENT:
             raise rules.RequestError(
                 codes.QUOTA_EXCEEDED,
@@ -305,8 +303,7 @@ class Sessions:
 
         def failed(error: Exception) -> None:
             self._polling = False
-            # If an overloaded conductor refuses a poll, all agents pause
-            # before they poll again.
+            # Pause, because the conductor may be overloaded.
             self._polls_again_s = (
                 self.loop.now() + self.settings.session_poll_interval_s
             )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Connects the front door's clients to workers and desks on its host."""
+"""Connects the front door's clients to workers and desks on this host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IN_USE = frozenset({states.SLOT_ACTIVE, states.SLOT_DETACHED})
 
 
 class HostSlots:
-    """Connects clients; only the loop's thread uses it."""
+    """Connects clients; used only in the loop's thread."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class HostSlots:
         """Return a connection to the data socket of a session's worker.
 
         :param view: the session's view, if the front door knows it. The
-            conductor may have offered its slot to the client before this agent
-            gets the order for it.
+            conductor may have offered the slot to the client before this agent
+            receives the order.
         :raises: rules.RequestError if the project has no such session here.
         """
         key = self._offered_key(generation, view) or self._key_in_use(
@@ -57,7 +57,7 @@ class HostSlots:
     def _offered_key(
         self, generation: int, view: objects.SessionView | None
     ) -> orders.Key | None:
-        """Return the slot of this host that the conductor has offered, or
+        """Return the slot that the conductor has offered on this host, or
         None. The worker authenticates the client once the order has arrived.
         """
         if (
@@ -87,8 +87,8 @@ class HostSlots:
         if holder.generation != generation:
             raise rules.RequestError(
                 codes.STALE_GENERATION,
-                f"the request has generation {generation}, but the session's"
-                f" slot here has generation {holder.generation}",
+                f"the request is for generation {generation}, but the session"
+                f" has generation {holder.generation} on this host",
             )
         state = self._table.slot(key).state
         if state not in (states.SLOT_READY, *_IN_USE):
@@ -98,7 +98,7 @@ class HostSlots:
         return key
 
     def sessions_in_use(self) -> Iterable[str]:
-        """Return the ids of sessions whose slots clients have connected to."""
+        """Return the ids of the sessions whose clients have connected here."""
         return {
             holder.session_id
             for key, holder in self._table.holders().items()

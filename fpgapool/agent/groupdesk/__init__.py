@@ -7,13 +7,13 @@ Each group has one desk process on each host; it may outlive its agent.
 ``service``
     The main thread, which carries out the decisions of the queues.
 ``decisions``
-    Which client is served next; pure.
+    Decides which client is served next; does no I/O.
 ``loop``
-    Serves many rings, and calls from other threads.
+    Polls many rings, and runs calls from other threads.
 ``ports``
-    The desk's ends of the rings of clients and members.
+    The desk's ends of the channels to clients and members.
 ``members``
-    Slots that connect, join and leave.
+    Handles slots that connect, join and leave.
 ``connections``, ``accounts``
     Admit clients, and limit what each project uses.
 ``orders``, ``settings``

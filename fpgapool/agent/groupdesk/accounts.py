@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Each project's use of a desk, and the limits for it."""
+"""What each project uses of a desk, and the limits for that."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from fpgapool.agent.child import port as data_ports
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
 
-#: While more than this of a project waits at the desk, its clients' tasks are
-#: not read.
+#: While a project has more bytes waiting than this, its tasks are not read.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 #: Memory that a waiting task uses in addition to its record.
 TASK_BYTES = 512

@@ -4,8 +4,8 @@
 
 The thread of a local client only waits for the end of the connection: tasks
 and results pass through rings that the loop reads. For a client on another
-host, one thread converts its frames to records, and another converts records
-to frames.
+host, one thread converts frames to records, and another converts records to
+frames.
 """
 
 from __future__ import annotations
@@ -61,20 +61,17 @@ class GroupServer:
         self._revoked: set[str] = set()
 
     def admit(self, clients: list[Access]) -> None:
-        """Allow clients to attach."""
         with self._lock:
             for client in clients:
                 self._access[client.client_id] = client
                 self._revoked.discard(client.client_id)
 
     def revoke(self, client_id: str) -> None:
-        """Revoke a client's access."""
         with self._lock:
             if self._access.pop(client_id, None) is not None:
                 self._revoked.add(client_id)
 
     def access(self, client_id: str) -> Access | None:
-        """Return a client's access, or None."""
         with self._lock:
             return self._access.get(client_id)
 
@@ -89,7 +86,7 @@ class GroupServer:
     ) -> None:
         """Serve a client's connection until it ends, then close it.
 
-        :raises data_ports.Refused: if the client may not attach, or not now.
+        :raises data_ports.Refused: if the client may not attach now.
         """
         if (hello.transport == groups.SHM) != local:
             raise data_ports.Refused(
@@ -123,8 +120,7 @@ class GroupServer:
             or not known
             or hello.group_id != self.settings.group_id
         ):
-            # Give the same answer in all cases, so that an attacker cannot
-            # tell them apart.
+            # Always give the same answer, so that attackers learn nothing.
             raise data_ports.Refused(
                 codes.UNAUTHORIZED, "invalid group, client or secret"
             )

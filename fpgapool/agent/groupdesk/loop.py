@@ -21,7 +21,7 @@ from fpgapool.common.monitoring import ratelimit
 LOG = ratelimit.RateLimitedLog(__name__)
 
 _LONGEST_SLEEP_S = 3600.0
-# While the first ports have work, the others are polled only once in this many
+# While the first ports have work, others are polled in one of this many
 # rounds.
 _SKIPPED_ROUNDS = 4
 
@@ -49,8 +49,8 @@ class Port(typing.Protocol):
 class RingLoop:
     """Serves ports until it is stopped.
 
-    :param after_work: called with the current time after a port has worked,
-        and after calls.
+    :param after_work: called with the time after a port has worked, and after
+        calls.
     :param after_round: called with the current time after each round.
     :param is_hungry: returns whether the other ports must be polled although
         the first ones have work.
@@ -70,10 +70,10 @@ class RingLoop:
         self._calls: collections.deque[Callable[[], None]] = (
             collections.deque()
         )
-        # Ports, by descriptor; callbacks, by the descriptor that they read.
+        # Ports and watching callbacks, by descriptor.
         self._ports: dict[int, Port] = {}
         self._watched: dict[int, Callable[[], None]] = {}
-        # Ports that are polled, so their peers need not ring.
+        # Ports that are polled, whose peers need not ring.
         self._awake: list[Port] = []
         self._first: frozenset[Port] = frozenset()
         self._first_awake: list[Port] = []
@@ -130,12 +130,10 @@ class RingLoop:
         self._epoll.register(fd, select.EPOLLIN)
 
     def unwatch(self, fd: int) -> None:
-        """End :meth:`watch`."""
         del self._watched[fd]
         self._epoll.unregister(fd)
 
     def close(self) -> None:
-        """Close the loop's own descriptors."""
         self._epoll.close()
         os.close(self._bell)
 
@@ -199,5 +197,5 @@ class RingLoop:
             self.after_work(time.monotonic())
 
     def call_now(self, function: Callable[[], None]) -> None:
-        """Call a function in the next round; only in the loop's thread."""
+        """Call a function in the next round; only from the loop's thread."""
         self._calls.append(function)

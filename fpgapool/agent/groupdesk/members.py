@@ -32,7 +32,7 @@ Place: typing.TypeAlias = tuple[str, int]
 
 
 class MemberPorts:
-    """The connections of slots; only the loop's thread uses it.
+    """The connections of slots; used only in the loop's thread.
 
     :param slots: device and number of each slot of this host.
     :param ended: called when a task has ended; see :class:`ports.MemberPort`.
@@ -55,8 +55,8 @@ class MemberPorts:
         self._ended = ended
         self._notify = notify
         self._decide = decide
-        # Ports of all connected slots; of joined slots, by number; generations
-        # of wanted slots; generations of slots that have left.
+        # Ports of all connected slots, and of joined ones by number;
+        # generations of wanted slots, and of those that have left.
         self._connected: set[ports.MemberPort] = set()
         self._joined: dict[int, ports.MemberPort] = {}
         self._wanted: dict[Place, int] = {}
@@ -65,12 +65,10 @@ class MemberPorts:
         self.get = self._joined.get
 
     def serve(self) -> None:
-        """Start to accept slots."""
         self._listener.setblocking(False)
         self._loop.watch(self._listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Close the socket and all connections."""
         data_ports.close_unix(self._listener, self._path)
         for port in self._connected:
             port.close()
@@ -130,7 +128,7 @@ class MemberPorts:
     def want(self, wanted: dict[Place, int], surplus: int = 0) -> None:
         """Set which slots become members once ready; the others leave.
 
-        :param surplus: number of wanted slots that should leave, idle ones
+        :param surplus: number of wanted slots that must leave, idle ones
             first.
         """
         unknown = wanted.keys() - self._numbers.keys()
@@ -173,7 +171,7 @@ class MemberPorts:
             port.stop()
 
     def _has_left(self, port: ports.MemberPort) -> None:
-        """A slot has left, whether it was told to stop or not."""
+        """Handle a slot that has left, whether or not it was stopped."""
         if port.number is None and port.place is not None:
             self._left[port.place[:2]] = port.place[2]
             self._report(port, "left")
@@ -204,7 +202,9 @@ class MemberPorts:
 
     def _report(self, port: ports.MemberPort, what: str) -> None:
         assert port.place is not None
-        LOG.info("slot %d of %s has %s", port.place[1], port.place[0], what)
+        LOG.info(
+            "member %s: slot %d of %s", what, port.place[1], port.place[0]
+        )
         self._notify(_member(*port.place, what))
 
     def status(self) -> list[dict[str, object]]:

@@ -2,9 +2,8 @@
 
 """The desk's ends of channels to clients and members.
 
-Everything runs in the loop's thread, except parts of :class:`Mailbox`: this is
-the channel of a client on another host, and two threads send and receive that
-client's frames.
+Everything runs in the loop's thread, except parts of :class:`Mailbox`, the
+channel of a client on another host, whose frames two threads send and receive.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ _MOST_PUT_OFF = 2 * groups.MAX_WINDOW_TASKS
 _MAILED_RECORDS = 32
 #: Tasks longer than this are copied only once, and not kept while they run.
 KEPT_BYTES = 64 * 1024
-#: Limit, in each direction, for records that wait in a mailbox. While a client
-#: does not receive its results, none of its tasks starts.
+#: Limit in bytes, in each direction, for records that wait in a mailbox. While
+#: a client does not receive its results, its tasks do not start.
 _MAX_MAIL_BYTES = 8 * 1024 * 1024
 
 _LONG_BYTES = KEPT_BYTES + records.HEADER_BYTES
@@ -79,10 +78,8 @@ def _there(channel: Channel) -> rings.Record | bytes:
 class ClientPort:
     """A connected client.
 
-    :param shutdown: ends the client's connection; may be called from any
-        thread.
-    :param failed: called with this port and the reason when the connection
-        must end.
+    :param shutdown: ends the client's connection; any thread may call it.
+    :param failed: called with this port and the reason to end the connection.
     """
 
     client: model.Client
@@ -105,8 +102,8 @@ class ClientPort:
         self._queues = desk_queues
         self._decide = decide
         self._failed = failed
-        # Records for which the channel has no room. While there are any, none
-        # of the client's tasks starts.
+        # Records for which the channel has no room. While there are any, the
+        # client's tasks do not start.
         self._outbox: collections.deque[bytes] = collections.deque()
         self._late: list[bytes] = []
         self._waiting_bytes = 0
@@ -131,8 +128,7 @@ class ClientPort:
     def may_read(self) -> bool:
         if self.account.waiting_bytes <= accounts.MAX_WAITING_BYTES:
             return True
-        # The project's other tasks may be waiting until this client unlocks,
-        # so it must be read.
+        # The project's other tasks may be waiting for this client to unlock.
         return bool(self.client.locks) and not self._waiting_bytes
 
     def disarm(self) -> None:
@@ -228,11 +224,9 @@ class ClientPort:
         *data: rings.Buffer,
         keys: tuple[holding.Key, ...] = (),
     ) -> None:
-        """Accept a task that is long, runs under a lock, or refers to
-        blocks.
-        """
-        # The client may change the record at any time, so everything but the
-        # last part of the data is taken from copies.
+        """Accept a task that is long, uses a lock, or refers to blocks."""
+        # The client may change the record at any time, so everything except
+        # the last part of the data is copied.
         middle = record.middle
         head = records.header(kind, record.task_id, len(middle), record.number)
         parts: Payload = (head, middle, *data)
@@ -245,8 +239,8 @@ class ClientPort:
             record.kind >> groups.KIND_BITS,
             keys,
         )
-        # If a member is free, the task is sent to it straight from the
-        # client's ring.
+        # If a member is free, it gets the task directly from the client's
+        # ring.
         self._decide(now)
         if task.payload is parts and not self.closed:
             kept = b"".join(parts)
@@ -254,7 +248,7 @@ class ClientPort:
             self._keep(len(kept) + accounts.TASK_BYTES)
 
     def _keep(self, count_bytes: int) -> None:
-        """Add a number, which may be negative, to the waiting bytes."""
+        """Add a number, possibly negative, to the waiting bytes."""
         self._waiting_bytes += count_bytes
         account = self.account
         account.waiting_bytes += count_bytes
@@ -262,7 +256,6 @@ class ClientPort:
             account.wake_readers()
 
     def answered(self, task: model.Task) -> None:
-        """Remove a task that has ended."""
         payload, task.payload = task.payload, None
         if payload is not None and len(payload) == 1:
             # The same as _keep(), inlined because it runs for each task.
@@ -299,7 +292,7 @@ class ClientPort:
         # so that a program that waits for each single result is never delayed.
         # With more, a result may be delayed by up to 5 ms if the next tasks
         # are long, or wait for long ones; compared with these, the delay is
-        # short. To send whenever the loop is about to sleep would wake the
+        # short. Sending whenever the loop is about to sleep would wake the
         # program for each result while members are the bottleneck.
         late = self._late
         most = min(self.client.counts.waiting // 4, _LATE_RESULTS)
@@ -315,7 +308,6 @@ class ClientPort:
         return False
 
     def send_late(self) -> None:
-        """Send the batched results."""
         late, self._late = self._late, []
         if late and not self.closed:
             self._send_all(late)
@@ -330,7 +322,6 @@ class ClientPort:
             self._put_off(results[sent:])
 
     def send(self, *parts: rings.Buffer) -> None:
-        """Send a record once there is room."""
         try:
             if not self._outbox and self._channel.put(*parts):
                 return
@@ -342,7 +333,7 @@ class ClientPort:
     def _put_off(self, results: list[bytes]) -> None:
         self._outbox.extend(results)
         if len(self._outbox) > _MOST_PUT_OFF:
-            # Even the answers to all its tasks would not be this many.
+            # Even the answers to all of its tasks would be fewer.
             self._failed(self, "the client does not read its results")
             return
         self._queues.pause(self.client)
@@ -364,7 +355,7 @@ _TEXTS = {
     codes.LOCK_LOST: "the lock has ended",
     codes.LOCK_LIMIT: "the group has reached its limit of locks on this host",
     codes.QUEUE_FULL: "the client has too many waiting tasks",
-    codes.TASK_LOST: "the member died while running the task; resend it",
+    codes.TASK_LOST: "the member died while running the task; resend the task",
     codes.TASK_TOO_LARGE: "the task's parameters and input are too large",
     codes.WORKER_DIED: "several members died while running the task",
     codes.OK: "",
@@ -393,8 +384,7 @@ class MemberPort:
         still in the ring if it is long), and the current time.
     :param left: called with this port when the member has left.
     :ivar place: device, slot and generation, once READY has arrived.
-    :ivar number: the slot's number in the queues while it is a member, or
-        None.
+    :ivar number: the slot's number while it is a member, or None.
     """
 
     def __init__(
@@ -416,7 +406,7 @@ class MemberPort:
         self._ready = ready
         self._ended = ended
         self._left = left
-        # When the task was sent; None without a task or after its result.
+        # When the running task was sent; None if no task is running.
         self._busy_since_s: float | None = None
 
     def fileno(self) -> int:
@@ -497,8 +487,7 @@ class MemberPort:
 
         :param clear: whether the member must be cleared first, because it
             served another owner.
-        :returns: False if the ring has no room because the member does not
-            respond.
+        :returns: False if the ring has no room: the member does not respond.
         """
         if clear and not self._clear(scope):
             return False
@@ -513,8 +502,8 @@ class MemberPort:
         if since_s is None or now < since_s + ANSWER_S:
             return False
         try:
-            # Check in this order: a member releases a task only after it has
-            # sent the result.
+            # In this order: a member sends the result before it releases the
+            # task.
             return self._channel.is_drained() and self._is_empty()
         except rings.RingDamaged:
             return True
@@ -544,7 +533,7 @@ class MemberPort:
         )
 
     def stop(self) -> None:
-        """Tell the member to leave; LEFT confirms that it is cleared."""
+        """Make the member leave; LEFT confirms that it has been cleared."""
         if not self._put(_STOP):
             self.sock.shutdown()
 
@@ -559,8 +548,7 @@ class MemberPort:
 class Mailbox:
     """The channel of a client on another host.
 
-    Records pass through this process's memory. The loop uses a mailbox like a
-    local client's rings; two threads send and receive.
+    The loop uses it like a local client's rings; two threads send and receive.
     """
 
     def __init__(self) -> None:
@@ -643,7 +631,7 @@ class Mailbox:
     # The threads' side.
 
     def deliver(self, record: bytes) -> None:
-        """Pass a record to the loop; wait while too many are unread.
+        """Pass a record to the loop; wait while too much is unread.
 
         :raises channels.ChannelClosed: if the loop has closed the mailbox.
         """
@@ -658,8 +646,8 @@ class Mailbox:
     def next(self) -> list[bytes]:
         """Wait for records to send; return a limited number of them.
 
-        :raises channels.ChannelClosed: if the loop has closed the mailbox and
-            nothing is left.
+        :raises channels.ChannelClosed: if the loop has closed it and nothing
+            is left.
         """
         with self._condition:
             while not self._outgoing:
@@ -688,5 +676,5 @@ class Mailbox:
             raise channels.ChannelClosed("the desk closed the connection")
 
 
-#: The channel of a client, which is on this host or on another one.
+#: The channel of a client on this host, or of one on another host.
 Channel: typing.TypeAlias = rings.Channel | Mailbox

@@ -41,8 +41,7 @@ LOG = logging.getLogger(__name__)
 
 # Maximum time for which results are batched.
 _LATE_S = 0.005
-# Time for which locks must hold all members before clients are sent to other
-# hosts.
+# Time for which locks hold all members before clients use other hosts.
 _LOCKED_S = 0.1
 # Time for which a revoked client may still receive answers.
 _GOODBYE_S = 1.0
@@ -53,11 +52,10 @@ _REVOKED_S = 60.0
 
 
 class _News:
-    """What clients are told about their group. While locks hold all members
-    here, clients send their tasks to another host.
+    """What clients are notified of. While locks hold all members here, clients
+    send their tasks to other hosts.
 
-    :ivar due_s: time at which clients are told that locks hold all members, or
-        None.
+    :ivar due_s: when to notify clients that locks hold all members, or None.
     """
 
     def __init__(self) -> None:
@@ -75,9 +73,7 @@ class _News:
         return True
 
     def update_locked(self, have_all: bool, now: float) -> bool:
-        """Set whether locks hold all members; return whether clients must be
-        notified.
-        """
+        """Set whether locks hold all members; return whether to notify."""
         self.is_watching = have_all
         if not have_all:
             was_locked, self._is_locked = self._is_locked, False
@@ -98,7 +94,6 @@ class _News:
             self.send_to(port)
 
     def send_to(self, port: ports.ClientPort) -> None:
-        """Notify a client."""
         if self._hosts is not None:
             document = self._hosts.document()
             document["locked"] = self._is_locked
@@ -121,7 +116,7 @@ class _Totals:
         self._revoked_s.pop(client_id, None)
 
     def revoked(self, client_id: str, now: float) -> None:
-        """Keep a client's counts only for a while from now on."""
+        """Keep a client's counts for a limited time from now."""
         self._revoked_s[client_id] = now
 
     def add(self, taken: Mapping[str, model.Usage], now: float) -> None:
@@ -236,7 +231,7 @@ class Desk:
         self._sockets.serve()
         self._members.serve()
         LOG.info(
-            "desk of group %s, data port %s",
+            "the desk serves group %s, data port %s",
             self._settings.group_id,
             self._sockets.tcp_port,
         )
@@ -276,7 +271,6 @@ class Desk:
         return port
 
     def detach(self, port: ports.ClientPort, for_good: bool) -> None:
-        """Handle the end of a client's connection."""
         self._loop.call(lambda: self._detach(port, for_good))
 
     def _attach(self, port: ports.ClientPort, application: str) -> None:
@@ -305,9 +299,7 @@ class Desk:
         self._news.send_to(port)
 
     def _owner(self, client_id: str) -> str:
-        """Return a client's owner; a member is not cleared between tasks of
-        the same owner.
-        """
+        """Return a client's owner; members are cleared between owners."""
         access = self._connections.access(client_id)
         if access is None or self._clear_between == group.CLIENTS:
             return client_id
@@ -319,7 +311,7 @@ class Desk:
             return
         now = time.monotonic()
         if for_good:
-            # Handle what the client sent before it closed.
+            # Handle what the client sent before it closed the connection.
             while port.work(now):
                 pass
         if self._clients.get(port.client_id) is not port:
@@ -353,7 +345,7 @@ class Desk:
         port = self._clients.get(client_id)
         if port is not None:
             # Its waiting tasks have been answered; a record without a task
-            # tells the client that its connection ends.
+            # notifies the client that its connection ends.
             port.fail_task(0, codes.ACCESS_REVOKED)
             self._remove(port)
             self._goodbyes.call(
@@ -395,9 +387,7 @@ class Desk:
                 self._late.add(port)
 
     def _port_of(self, client: model.Client) -> ports.ClientPort | None:
-        """Return a client's port, unless its id now belongs to a newer
-        client.
-        """
+        """Return a client's port, unless a newer client has its id."""
         port = self._clients.get(client.client_id)
         return port if port is not None and port.client is client else None
 
@@ -433,7 +423,7 @@ class Desk:
     ) -> None:
         member = self._members.get(number)
         if member is None:
-            # The member was lost after this decision, and the task with it.
+            # The member and its task were lost after this decision.
             return
         if not member.start(
             task.payload, bool(task.blocks), clear, task.client.scope, now
@@ -442,8 +432,8 @@ class Desk:
             self._members.forget(member)
             return
         if len(task.payload) > 1:
-            # A long task is not kept: its space in the client's ring is about
-            # to be reused.
+            # A long task is not kept: its space in the client's ring is
+            # reused.
             task.payload = None
 
     def _carry_out(self, decision: model.Decision) -> None:
@@ -542,7 +532,6 @@ class Desk:
         return {}
 
     def _admit(self, clients: list[connections.Access]) -> None:
-        """Allow additional clients to attach."""
         self._connections.admit(clients)
         for client in clients:
             self._admitted.add(client.client_id)
@@ -576,7 +565,7 @@ class Desk:
     ) -> None:
         """Notify clients of the hosts on which the group has members.
 
-        :param spares_member: whether one member here is reserved for clients
+        :param spares_member: whether a member here is reserved for clients
             without locks.
         """
         self._queues.locks.spare_member(spares_member)

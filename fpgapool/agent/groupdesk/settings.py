@@ -33,8 +33,7 @@ def _slots(value: object, where: str) -> tuple[tuple[str, int], ...]:
 class DeskSettings(settings.ChildSettings):
     """The settings of a desk.
 
-    :ivar slots: device and number of each slot of this host, including those
-        that are not members.
+    :ivar slots: device and number of each slot of this host, member or not.
     :ivar clear_between: ``clients`` or ``projects``: a member is cleared
         before it serves a different one.
     :ivar window_tasks: maximum number of a client's unanswered tasks; the

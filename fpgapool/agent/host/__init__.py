@@ -5,7 +5,7 @@
 ``boards``
     Health and power of the boards, read through the driver in other threads.
 ``energy``
-    Divides the boards' energy among the holders of their slots; pure.
+    Divides the boards' energy among their slots' holders; does no I/O.
 ``monitor``
     Reads the rate and counters of the network device through netlink.
 ``shaping``

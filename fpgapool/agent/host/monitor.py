@@ -112,9 +112,8 @@ def _plain(address: str) -> str:
 class NicMonitor:
     """Reads the network device periodically.
 
-    :param device: name that the operator configured; None to find the device.
-    :param bytes_per_s: rate that the operator configured; 0 to query the
-        kernel.
+    :param device: the configured name; None to find the device.
+    :param bytes_per_s: the configured rate; 0 to query the kernel.
     """
 
     def __init__(
@@ -158,7 +157,6 @@ class NicMonitor:
         self._first.wait(timeout_s)
 
     def stop(self, timeout_s: float) -> None:
-        """Stop reading."""
         self._stopping.set()
         self._thread.join(timeout_s)
 

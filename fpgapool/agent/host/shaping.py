@@ -2,9 +2,9 @@
 
 """Link protection: limits the data plane to its share of the link.
 
-The settings describe the desired state, and the kernel has the actual state. A
-separate thread reconciles the two regularly, because links go up and down. If
-that fails, the agent continues without a cap and reports the problem.
+A separate thread regularly reconciles the kernel's state with the settings,
+because links go up and down. If that fails, the agent continues without a cap
+and reports the problem.
 """
 
 from __future__ import annotations
@@ -101,8 +101,7 @@ def _invalid(reason: str) -> exception.ConfigurationError:
 class LinkState:
     """The state of the cap.
 
-    :ivar bytes_per_s: the cap in each direction without a problem; 0 for no
-        cap.
+    :ivar bytes_per_s: the cap in directions without a problem; 0 for none.
     :ivar problems: the reasons why there is no cap, by direction.
     """
 
@@ -166,7 +165,7 @@ class PrivilegedKernel:
 
 
 class _NoCap(exceptions.PicklableError):
-    """Neither direction can get a cap now."""
+    """Neither direction can be capped now."""
 
     def __init__(self, device: str | None, code: str, message: str) -> None:
         super().__init__(message)
@@ -296,8 +295,8 @@ class LinkProtection:
         reading = self._reading()
         if reading.rate_known:
             self._known_rate = (device, reading.bytes_per_s)
-        # A link that is down has no rate. It will probably come up with the
-        # rate that it had.
+        # A link that is down has no rate. It will probably come up with its
+        # last rate.
         known_device, link_bytes_per_s = self._known_rate
         if known_device != device:
             raise _NoCap(

@@ -58,7 +58,7 @@ class Changed:
     """The table has changed, or the conductor has requested a report."""
 
 
-#: Prepared tells the conductor where the session's client can connect.
+#: Prepared notifies the conductor where the session's client can connect.
 Effect: typing.TypeAlias = (
     ToWorker | Fetch | EndWorker | objects.Prepared | KeepGroup | Changed
 )

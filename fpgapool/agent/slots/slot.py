@@ -2,8 +2,8 @@
 
 """A slot as the agent sees it: its assignment and its worker's status.
 
-Pure. The worker reports the slot's state, which follows ``states.SLOT_MOVES``;
-nothing here sets it.
+Pure. Only the worker sets the slot's state, which follows
+``states.SLOT_MOVES``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class WorkerStatus:
     :ivar is_member: whether the holder is a group; ``session_id`` is then the
         group's id.
     :ivar blocks: statistics of the blocks that the worker keeps.
-    :ivar made_for: digest of the configuration with which it was started.
+    :ivar made_for: digest of the configuration that the worker was started
+        with.
     :ivar is_stale: whether the worker must be replaced before its next
         assignment; the agent sets this.
     """
@@ -72,7 +73,7 @@ class WorkerStatus:
     ) -> WorkerStatus:
         """Read a status message.
 
-        :param made_for: the digest for a worker that is started now.
+        :param made_for: the digest of a worker that is started now.
         """
         if members["state"] not in states.SLOT_MOVES:
             raise ValueError(f"unknown state {members['state']!r:.40}")
@@ -88,9 +89,7 @@ class WorkerStatus:
         return cls(**known)
 
     def ended(self, generation: int) -> str | None:
-        """Return the code with which an assignment ended, or None if it is
-        unknown.
-        """
+        """Return the code with which an assignment ended, if it is known."""
         result = self.last_result
         if result is None or result.generation != generation:
             return None
@@ -119,21 +118,19 @@ class Slot:
 
     :ivar fault: why the slot's worker cannot be started.
     :ivar status: the worker's last status, or None.
-    :ivar pending: an accepted assignment that the worker's status has not
-        confirmed yet.
+    :ivar pending: an accepted assignment, until the worker's status confirms
+        it.
     :ivar pending_sent: whether ``pending`` was sent to the worker.
     :ivar request: the last assignment.
-    :ivar bitstream_path: path of the file of the assignment's bitstream, once
-        fetched.
+    :ivar bitstream_path: path of the assignment's bitstream, once fetched.
     :ivar refetched: whether the first file was damaged and is fetched again.
     :ivar released: whether a release of the last assignment was requested.
     :ivar leaving: whether the worker is about to be replaced.
     :ivar secret: secret that admits the holder's client once; empty if the
         client has its own; None if it is unknown here.
-    :ivar leave_asked_s: when the group's desk was first told to release the
-        slot.
-    :ivar leave_deadline_s: when the worker is told to release the slot, even
-        if the desk has not released it.
+    :ivar leave_asked_s: when the desk was first ordered to release the slot.
+    :ivar leave_deadline_s: when the worker is ordered to release the slot,
+        even if the desk has not released it.
     """
 
     key: orders.Key
@@ -158,8 +155,7 @@ class Slot:
     release_deadline_s: float | None = None
     leave_asked_s: float = 0.0
     leave_deadline_s: float | None = None
-    # The last report, the values that it is based on, and when its energy was
-    # read.
+    # The last report, the values that it shows, and when its energy was read.
     _reported: objects.SlotReport | None = None
     _shown: tuple[object, ...] = ()
     _read_s: float = 0.0
@@ -186,9 +182,7 @@ class Slot:
         return self.status is not None and self.status.is_member
 
     def standing(self) -> tuple[object, ...]:
-        """Return everything about the slot that :meth:`SlotTable.standing`
-        uses.
-        """
+        """Return all values that :meth:`SlotTable.standing` uses."""
         holder = self.holder()
         return (
             None if holder is None else (holder.session_id, holder.generation),
@@ -198,9 +192,7 @@ class Slot:
         )
 
     def waits_for_client(self, generation: int) -> bool:
-        """Whether the slot is ready for an assignment's client, which has not
-        connected.
-        """
+        """Whether the slot waits for an assignment's client to connect."""
         holder = self.holder()
         return (
             holder is not None
@@ -218,8 +210,8 @@ class Slot:
         )
 
     def visible(self) -> tuple[object, ...]:
-        """Return the values whose changes are reported immediately, which
-        excludes byte counts.
+        """Return the values whose changes are reported immediately; byte
+        counts are not among them.
         """
         shown = None if self.status is None else _all_but_bytes(self.status)
         return shown, self.last_result, self.pending
@@ -295,21 +287,21 @@ class Slot:
         # The worker does not need the client's offer.
         del members["offer"]
         if reference is not None:
-            # Use only types that JSON has.
+            # Use only types that JSON supports.
             members["bitstream_ref"] = {
                 **vars(reference),
                 "path": self.bitstream_path,
             }
-            # A driver does not program a bitstream that the slot already has,
-            # which it recognizes by its name. So derive the name from the
-            # signed checksum, and ignore what the conductor sent.
+            # A driver recognizes a slot's bitstream by its name, and does not
+            # program it again. So derive the name from the signed checksum,
+            # and ignore what the conductor sent.
             members["bitstream"] = (
                 f"{names.FILE_PREFIX}{reference.checksum_sha256}"
             )
         return [self._order("assign", request.generation, members)]
 
     def release(self, deadline_s: float) -> list[orders.Effect]:
-        """Start to release the worker, which must respond in time."""
+        """Start releasing the slot; the worker must respond in time."""
         self.leave_deadline_s = None
         self.release_deadline_s = deadline_s
         return [*self.send_release(), orders.Changed()]
@@ -328,7 +320,6 @@ class Slot:
         return [self._order("release", holder.generation, reason)]
 
     def ask_secret(self, generation: int) -> list[orders.Effect]:
-        """Make the worker create a new secret."""
         if not self.connected:
             return []
         return [self._order("reissue_secret", generation, {})]
@@ -379,7 +370,7 @@ class Slot:
         pending = self.pending
         if pending is None:
             return
-        # Until the worker gets the assignment again, it still reports the
+        # Until the worker receives the assignment again, it still reports the
         # result of the first attempt.
         is_taken = status.seen_generation >= pending.generation and not (
             self.refetched
@@ -400,7 +391,7 @@ class Slot:
             )
 
     def _fetch_again(self, status: WorkerStatus) -> list[orders.Effect]:
-        """Fetch a damaged file again, only once, without the conductor."""
+        """Fetch a damaged file again, once; the conductor is not notified."""
         request, last = self.request, self.last_result
         if (
             request is None
@@ -443,8 +434,7 @@ class Slot:
         """Return the result for the holder of a worker that died.
 
         If a release was requested, the death completes it. A session whose
-        client has not connected yet has lost nothing, and can get another
-        slot.
+        client has not connected has lost nothing, and can get another slot.
         """
         state, code = states.FAILED, codes.WORKER_DIED
         if self.release_reason is not None:
@@ -559,9 +549,7 @@ def result(
     message: str,
     now: float,
 ) -> objects.SessionResult:
-    """Return a result, created here, for an assignment without one from its
-    worker.
-    """
+    """Return a result for an assignment whose worker has reported none."""
     return objects.SessionResult(
         session_id=of.session_id,
         generation=of.generation,

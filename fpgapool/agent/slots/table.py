@@ -33,7 +33,7 @@ MAX_LEAVE_S = 600.0
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
     """A slot that belongs to a group.
-    :ivar leaves: whether it was told to leave the group.
+    :ivar leaves: whether it was ordered to leave the group.
     """
 
     generation: int
@@ -44,7 +44,7 @@ class Member:
 class HostFacts:
     """The facts about the host that the table needs.
 
-    :ivar data_network: name of the network to which that address belongs.
+    :ivar data_network: name of the network to which ``data_address`` belongs.
     :ivar data_address: address on which workers listen for remote clients, or
         None if all clients are local.
     """
@@ -71,14 +71,14 @@ class SlotTable:
     """All slots of one host.
 
     The first argument of a command is ``leader_epoch``, the epoch of the
-    leader that sent it; that of an event is the slot's ``key``. The last
-    argument of both is ``now``, the wall clock in seconds. Both return
-    effects, to be carried out in order. ``generation`` is the generation of an
+    leader that sent it; the first argument of an event is the slot's ``key``.
+    The last argument of both is ``now``, the wall clock in seconds. Both
+    return effects, to be carried out in order. ``generation`` is that of an
     assignment.
 
-    :param release_timeout_s: time in which a worker must release its holder
-        before it is killed.
-    :ivar refusals: numbers of refused commands, by reason: "epoch",
+    :param release_timeout_s: time limit for releases, after which a worker is
+        killed.
+    :ivar refusals: number of refused commands, by reason: "epoch",
         "generation", "slot", "busy".
     """
 
@@ -93,7 +93,7 @@ class SlotTable:
         self._address = functools.partial(endpoints, host)
         self._release_timeout_s = release_timeout_s
         self._devices = {device.name: device for device in devices}
-        # With lists, as JSON has no tuples.
+        # With lists, because JSON has no tuples.
         self._builtins = {
             device.name: device.builtins
             and {
@@ -130,7 +130,6 @@ class SlotTable:
         return self._slots[key]
 
     def standing(self) -> Standing:
-        """Return the holders of the slots."""
         found = Standing({}, {}, set())
         for key, slot in self._slots.items():
             holder = slot.holder()
@@ -151,8 +150,7 @@ class SlotTable:
     def accept_epoch(self, leader_epoch: int) -> bool:
         """Check a message's epoch against the highest one so far.
 
-        :returns: False if the sender is a deposed leader; its message is then
-            refused.
+        :returns: False if the message must be refused: its sender is deposed.
         """
         if leader_epoch < self.leader_epoch:
             self.refusals["epoch"] += 1
@@ -178,8 +176,8 @@ class SlotTable:
         if request.generation == slot.seen_generation:
             return [*self._repeat(slot, request.generation), orders.Changed()]
         if slot.holder() is not None:
-            # The conductor repeats the command until a report shows that the
-            # slot is released.
+            # The conductor repeats the command until a report shows a free
+            # slot.
             return self._refuse("busy")
         slot.seen_generation = request.generation
         slot.previous_result = slot.last_result
@@ -220,11 +218,12 @@ class SlotTable:
             generation, leader_epoch
         ):
             # A generation that no leader can have issued must not make later
-            # real ones look old. If it holds the slot, it was released above.
+            # valid ones look outdated. If it holds the slot, it was released
+            # above.
             return self._refuse("generation")
         if generation > slot.seen_generation:
-            # The assign command was lost or delayed. If it arrives later, it
-            # must be refused.
+            # The assign command was lost or delayed. Refuse it if it still
+            # arrives.
             slot.seen_generation = generation
             if holder is None:
                 slot.last_result = objects.SessionResult(
@@ -256,7 +255,6 @@ class SlotTable:
     def keep_group(
         self, leader_epoch: int, order: objects.GroupOrder, _now: float = 0.0
     ) -> list[orders.Effect]:
-        """Pass an order to a group's desk."""
         if not self.accept_epoch(leader_epoch):
             return []
         return [orders.KeepGroup(leader_epoch, order)]
@@ -289,7 +287,7 @@ class SlotTable:
             return []
         if slot.secret is not None:
             return [self._prepared(slot, generation)]
-        # An earlier agent process received the secret, and it is lost.
+        # An earlier agent process received the secret, which is now lost.
         return slot.ask_secret(generation)
 
     def report_now(
@@ -297,7 +295,7 @@ class SlotTable:
     ) -> list[orders.Effect]:
         return [orders.Changed()] if self.accept_epoch(leader_epoch) else []
 
-    # Events of bitstreams' files.
+    # Events of bitstream files.
 
     def bitstream_ready(
         self, key: orders.Key, generation: int, path: str, _now: float = 0.0
@@ -319,8 +317,7 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """An assignment's bitstream is unavailable or must not be used.
 
-        The worker has not been given the assignment, so the slot is not
-        affected.
+        The worker has not received the assignment, so the slot is unaffected.
         """
         slot = self._pending(key, generation)
         return [] if slot is None else slot.fail_pending(code, message, now)
@@ -385,8 +382,8 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """A worker is ready for its holder's client.
 
-        :param secret: one-time secret as hexadecimal digits; empty if the
-            client has its own.
+        :param secret: one-time secret in hexadecimal; empty if the client has
+            one.
         """
         slot = self._slots[key]
         holder, status = slot.holder(), slot.status
@@ -400,7 +397,7 @@ class SlotTable:
         return [self._prepared(slot, generation)]
 
     def _prepared(self, slot: slots.Slot, generation: int) -> objects.Prepared:
-        """Return the message that tells the conductor that a slot is ready."""
+        """Return the message to the conductor that a slot is ready."""
         holder, status = slot.holder(), slot.status
         assert holder is not None
         return objects.Prepared(
@@ -424,8 +421,8 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """A worker has refused an assignment.
 
-        :param code: the reason; with codes.RECYCLE, the assignment is kept for
-            the worker's successor.
+        :param code: the reason; RECYCLE keeps the assignment for the next
+            worker.
         """
         slot = self._pending(key, generation)
         if slot is None:

@@ -4,8 +4,8 @@
 
 They may outlive their agent. A new agent finds them by their control sockets
 and starts only the missing ones. A process is signalled only through its
-pidfd, and only once it has been proved to be the process behind the control
-socket. So no other process is killed when a process number is reused.
+pidfd, and only once it has been proved to own the control socket. So no other
+process is killed when a process number is reused.
 
 A process goes through these states::
 
@@ -15,9 +15,9 @@ A process goes through these states::
       │                                                  ▼   │
       └── given up (not proved) ◀── hung up ◀── connection ends
 
-``absent`` ends after a pause, which doubles with each consecutive failure. If
-an agent finds a process when it starts, that process is ``connected`` from the
-beginning, and proved by its first status.
+``absent`` ends after a pause, which doubles with each consecutive failure. A
+process that an agent finds when it starts is ``connected`` from the beginning,
+and proved by its first status.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ LEFT = "left"
 KILLED = "killed"
 DIED = "died"
 
-#: Settings of the agent that all processes get unchanged.
+#: Settings of the agent that all processes receive unchanged.
 _SAME = (
     "data_address data_ports tls block_cache_bytes hello_timeout_s log_level"
 ).split()
@@ -85,7 +85,7 @@ def connect_client(path: str, what: str) -> socket.socket:
         raise rules.RequestError(
             codes.WORKER_LOST, f"{what} does not accept connections"
         )
-    # The client gets the same open file description, and expects it to block.
+    # The client receives the same open file description, which must block.
     sock.setblocking(True)
     return sock
 
@@ -100,11 +100,9 @@ def log_file(settings: agent_settings.AgentSettings, name: str) -> str | None:
 class Child:
     """A process, which may be absent.
 
-    :ivar proved: whether ``pidfd`` is proved to refer to the process behind
-        the socket.
+    :ivar proved: whether ``pidfd`` is proved to belong to the socket's owner.
     :ivar failures: number of consecutive failures.
-    :ivar ended_for: why the agent has killed, or is about to kill, the
-        process.
+    :ivar ended_for: why the agent kills, or has killed, the process.
     """
 
     title: str
@@ -122,7 +120,7 @@ class Child:
 
     def is_silent(self, limit_s: float) -> bool:
         """Whether the process has not answered for this long."""
-        # For one that has never reported, START_TIMEOUT_S applies.
+        # START_TIMEOUT_S applies to a process that has never reported.
         link = self.link
         return (
             link.sock is not None
@@ -141,7 +139,6 @@ class Child:
             LOG.debug("%s has ended", self.title)
 
     def cancel_timer(self) -> None:
-        """Cancel the next scheduled step."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -153,10 +150,10 @@ C = typing.TypeVar("C", bound=Child)
 class Keeper(abc.ABC, typing.Generic[C]):
     """Keeps processes alive and communicates with them.
 
-    Everything but :meth:`close` runs in the loop's thread.
+    Everything except :meth:`close` runs in the loop's thread.
     """
 
-    #: What messages call such a process.
+    #: What messages call these processes.
     KIND: typing.ClassVar[str]
     #: The module that the processes run.
     MODULE: typing.ClassVar[str]
@@ -195,7 +192,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         """Handle the end of a process.
 
         :param how: :data:`LEFT`, :data:`KILLED` or :data:`DIED`; None if it
-            could not be proved to be one of these processes.
+            was never proved to be one of the agent's.
         """
 
     @abc.abstractmethod
@@ -218,7 +215,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         child: C,
         read: Callable[[socket.socket], bytes | memoryview] = links.receive,
     ) -> C:
-        """Give a process a control connection, which is not open yet."""
+        """Give a process its control connection, which is not open yet."""
         child.link = links.Link(
             self._loop,
             child.title,
@@ -238,12 +235,11 @@ class Keeper(abc.ABC, typing.Generic[C]):
     def tick(self) -> None:
         """Request every process's status; kill processes that do not answer.
 
-        Called at regular intervals. This detects frozen processes and main
-        threads that hang.
+        Called regularly, to detect frozen processes and hanging main threads.
         """
         now, last_s = self._loop.now(), self._ticked_at_s
         self._ticked_at_s = now
-        # Count little of the time during which the agent was suspended.
+        # Count only a little of the time for which the agent was suspended.
         passed_s = min(now - last_s, LONGEST_TICK_S)
         for child in [*self._children()]:
             if child.link.requests:
@@ -262,8 +258,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         child.signal(signal.SIGKILL)
 
     def close(self, timeout_s: float) -> None:
-        """Leave the processes running, or end them if they are to end with
-        their agent.
+        """Leave the processes running, or end them with the agent.
 
         Called when the loop has ended.
 
@@ -273,7 +268,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         children = [*self._children()]
         for child in children:
             if child.link.sock is not None:
-                # This ends a process that is to end with its agent.
+                # This ends a process that must end with its agent.
                 child.link.sock.close()
                 child.link.sock = None
         if not self._settings.workers_outlive_agent:
@@ -290,7 +285,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             if child.pidfd is None:
                 continue
             if not processes.ended(child.pidfd, deadline_s - time.monotonic()):
-                LOG.warning("Killing %s", child.title)
+                LOG.warning("Killing %s: it did not end in time", child.title)
                 child.signal(signal.SIGKILL)
                 processes.ended(child.pidfd, timeout_s)
             processes.exit_status(child.pidfd)
@@ -328,7 +323,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         return True
 
     def _prove(self, child: C) -> bool:
-        """Try to prove that a silent process is one of these.
+        """Try to prove that a silent process is one of the agent's.
 
         If the socket still accepts connections, its process has run since
         before the pidfd was opened, so the process number is still its own.
@@ -375,8 +370,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if child.pidfd is None or child.link.sock is not None:
             return
         sock = processes.dial(child.control_path)
-        # Until the new process has created its socket, its predecessor may
-        # still listen there.
+        # Until the new process listens there, its predecessor may still do so.
         if sock is not None and descriptors.peer(sock)[0] != child.pid:
             sock.close()
             sock = None
@@ -449,8 +443,8 @@ class Keeper(abc.ABC, typing.Generic[C]):
             # started the process: do not count it as a failure.
             self._spawn(child)
         else:
-            # If another process has the lock, adopt it: an earlier agent may
-            # have started it, and its socket did not exist yet.
+            # If another process has the lock, adopt that process: an earlier
+            # agent may have started it, but its socket did not exist yet.
             taken = exit_status == child_process.EXIT_TAKEN
             log = child.log_file or "the agent's standard error"
             self._failed(
@@ -460,7 +454,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             )
 
     def _abandon(self, child: C) -> None:
-        """Give up a process that could not be proved to be one of these."""
+        """Give up a process that could not be proved to be the agent's."""
         self._forget_process(child)
         self._died(child, None)
         self._failed(

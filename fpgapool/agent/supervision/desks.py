@@ -63,7 +63,7 @@ def _desks_dir(state_dir: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Numbers of a group's desk, for metrics.
+    """Figures about a group's desk, for metrics.
 
     :ivar tasks: number of tasks that have ended in the group's desk processes
         that this agent has started or adopted.
@@ -90,9 +90,8 @@ class _DeskProcess(children.Child):
     :ivar sent: the members in the last request to this process, or None.
     :ivar revision: revision of the order that the process follows.
     :ivar counts: the last complete counts.
-    :ivar partial: the pages of the next counts received so far.
-    :ivar is_counted: whether a process has reported complete counts to this
-        agent.
+    :ivar partial: the pages of the next counts that have arrived so far.
+    :ivar is_counted: whether this agent has received complete counts.
     :ivar tasks: number of tasks that have ended.
     :ivar busy_s: slot-seconds of these tasks.
     """
@@ -129,18 +128,15 @@ class _DeskProcess(children.Child):
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the group has ended."""
         return self.order is not None and self.order.deleted
 
     @property
     def is_reported(self) -> bool:
-        """Whether reports contain the group."""
         if self.members or self.pidfd is not None:
             return True
         return not self.is_deleted and bool(self.boot_id or self.order)
 
     def report(self, host: table.HostFacts) -> objects.GroupReport:
-        """Return the group's part of the host's report."""
         runs = self.link.sock is not None and self.link.heard
         if self.order is None:
             # The desk may follow an order that an earlier agent received.
@@ -159,7 +155,6 @@ class _DeskProcess(children.Child):
         )
 
     def figures(self) -> Figures:
-        """Return the group's numbers for metrics."""
         return Figures(
             group_id=self.group_id,
             members=len(self.joined) if self.pidfd is not None else 0,
@@ -175,8 +170,8 @@ class _DeskProcess(children.Child):
 
         :returns: whether they are the first from a new process.
         """
-        # Incomplete counts must not be used: a client that is missing in one
-        # would be counted again, from 0, in the next.
+        # Incomplete counts must not be used: a client that is missing from
+        # them would be counted again, from 0, the next time.
         is_new = self.boot_id != boot_id
         former = {} if is_new else self.counts
         self.counts, self.partial = self.partial, {}
@@ -192,7 +187,7 @@ class _DeskProcess(children.Child):
 class Desks(children.Keeper[_DeskProcess]):
     """Keeps the host's desks alive, and sends them their orders.
 
-    Everything but :meth:`close` runs in the loop's thread.
+    Everything except :meth:`close` runs in the loop's thread.
 
     :param emit: passes events of members to the slot table; see
         :class:`.workers.Workers`.
@@ -219,7 +214,6 @@ class Desks(children.Keeper[_DeskProcess]):
         self._unreported = set(self._keys)
 
     def start(self) -> None:
-        """Adopt the running desks."""
         directory = pathlib.Path(_desks_dir(self._state_dir))
         if directory.is_dir():
             for path in sorted(directory.iterdir()):
@@ -314,16 +308,13 @@ class Desks(children.Keeper[_DeskProcess]):
     # Actual state.
 
     def settled(self) -> bool:
-        """Whether all desks that were found running have reported complete
-        counts.
-        """
+        """Whether all running desks have reported complete counts."""
         return all(
             desk.pidfd is None or desk.is_counted
             for desk in self._desks.values()
         )
 
     def reports(self) -> tuple[objects.GroupReport, ...]:
-        """Return the groups' part of the host's report."""
         return tuple(
             desk.report(self._host)
             for desk in self._desks.values()
@@ -331,7 +322,6 @@ class Desks(children.Keeper[_DeskProcess]):
         )
 
     def figures(self) -> list[Figures]:
-        """Return the numbers of all desks, for metrics."""
         return [
             desk.figures() for desk in self._desks.values() if desk.is_reported
         ]
@@ -394,9 +384,9 @@ class Desks(children.Keeper[_DeskProcess]):
     def _spares_member(self, order: objects.GroupOrder) -> bool:
         """Whether this host reserves a member for clients without locks.
 
-        One host of each group does: the one with the most members, and among
-        equals, the one with the lowest id. If the order is inconclusive, this
-        host reserves one.
+        In each group, only the host with the most members does; among equals,
+        the one with the lowest id. If the order is inconclusive, this host
+        does.
         """
         members = {one.host_uuid: one.members for one in order.hosts}
         mine = self._settings.host_uuid
@@ -550,7 +540,7 @@ class Desks(children.Keeper[_DeskProcess]):
             self._changed()
         needed = child.members or self._unknown(child)
         if not needed and (child.is_deleted or not child.clients):
-            # Its last counts are known now, so they will be reported.
+            # Its last counts have arrived, so they will be reported.
             self._ask(child, "exit", {})
 
 

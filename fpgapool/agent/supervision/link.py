@@ -32,16 +32,14 @@ def receive(sock: socket.socket) -> bytes | memoryview:
 
 @dataclasses.dataclass(eq=False)
 class Link:
-    """A control connection, which may be absent; only the loop's thread uses
-    it.
+    """A control connection, perhaps absent; used only in the loop's thread.
 
     :param on_message: called with each message; raises KeyError, TypeError or
         ValueError if it is invalid.
     :param on_end: called after :meth:`close`, when the process has closed the
-        connection or it is lost.
+        connection or the connection is lost.
     :ivar requests: unanswered requests, by number.
-    :ivar silent_s: time for which the process has sent nothing although
-        requests are unanswered.
+    :ivar silent_s: time without a message while requests are unanswered.
     :ivar heard: whether this connection has delivered a status.
     """
 
@@ -71,7 +69,6 @@ class Link:
         self._watch()
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
         sock, self.sock = self.sock, None
         if sock is not None:
             self.loop.unwatch(sock)
@@ -85,8 +82,7 @@ class Link:
     ) -> None:
         """Send a request.
 
-        Without a connection it is dropped; the caller repeats it when there
-        is one.
+        Without a connection, it is dropped; the caller repeats it later.
 
         :param request: value that ``requests`` contains until the answer.
         """
@@ -143,7 +139,7 @@ class Link:
             return
         except ConnectionError as error:
             # The process has ended without reading a request. Its exit status
-            # tells whether that was in order.
+            # shows whether it has failed.
             LOG.info("%s: %s", self.title, error)
             data = b""
         except (OSError, frames.ProtocolError) as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Starts, recognizes and reaps an agent's processes. It waits for pidfds,
+"""Starts, recognizes and reaps an agent's processes. Pidfds identify them,
 because process numbers are reused.
 """
 

@@ -3,7 +3,7 @@
 """Buffers that clients may still read after their session has ended.
 
 A worker passes them to its agent, because the slot's next project must not get
-access to them. The agent never reads them. It clears them after a while;
+access to them. The agent never reads them, but clears them after a while;
 otherwise, a client could keep its mappings, and thus the host's memory,
 forever.
 """
@@ -27,9 +27,9 @@ SESSIONS = 4
 
 
 class Unread:
-    """The buffers kept on a host. Only the loop's thread uses it.
+    """The buffers kept on a host; used only in the loop's thread.
 
-    :param session_bytes: total size of a session's buffers for both
+    :param session_bytes: total size of a session's buffers, in both
         directions.
     """
 
@@ -51,8 +51,8 @@ class Unread:
         try:
             if len(fds) != buffers.DESCRIPTORS:
                 raise ValueError(
-                    f"a session has {buffers.DESCRIPTORS} descriptors of"
-                    f" shared buffers, not {len(fds)}"
+                    f"expected {buffers.DESCRIPTORS} descriptors of a"
+                    f" session's shared buffers, got {len(fds)}"
                 )
             size_bytes = sum(map(buffers.size_bytes, fds))
         except ValueError:

@@ -51,7 +51,6 @@ IDLE_TIMEOUT_S = 10.0
 
 
 def control_path(state_dir: str, key: orders.Key) -> str:
-    """Return the path of a worker's control socket."""
     return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}.sock"
 
 
@@ -100,7 +99,9 @@ def _end_idle(path: pathlib.Path) -> None:
                 raise Busy(f"the worker of slot {path.stem} has a session")
             sock.sendall(messages.encode(messages.request(2, "exit")))
             if not processes.ended(pidfd, IDLE_TIMEOUT_S):
-                raise Busy(f"the worker of slot {path.stem} did not end")
+                raise Busy(
+                    f"the worker of slot {path.stem} did not end in time"
+                )
         finally:
             os.close(pidfd)
 
@@ -123,12 +124,11 @@ def _status(sock: socket.socket) -> messages.Message:
 class _WorkerProcess(children.Child):
     """A slot's process, which may be absent.
 
-    :ivar made_for: digest for a worker that is started now; see
+    :ivar made_for: digest of a worker that is started now; see
         :func:`_made_for`.
-    :ivar stale: whether it was started with a different digest, or has served
-        a group.
+    :ivar stale: whether it has a different digest, or has served a group.
     :ivar reported_idle: whether, since the last status request, it has
-        reported by itself that it is idle.
+        reported without a request that it is idle.
     """
 
     key: orders.Key
@@ -143,7 +143,7 @@ class Workers(children.Keeper[_WorkerProcess]):
     """Keeps one worker for each slot alive, and communicates with it.
 
     :param emit: passes an event to the slot table: the slot, a method of the
-        table, and the method's further arguments.
+        table, and the method's other arguments.
     :ivar started: number of processes started, by device.
     :ivar ended: number of processes that have ended, by device and manner:
         "left", "killed" or "died".
@@ -163,8 +163,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         self._counts = counts
         self._emit = emit
         self._workers: dict[orders.Key, _WorkerProcess] = {}
-        # The descriptors of two messages may arrive before the first message
-        # is complete.
+        # Descriptors of two messages may arrive before the first is complete.
         self._most_fds = 2 * buffers.DESCRIPTORS
         self._buffer = memoryview(bytearray(links.RECEIVE_BYTES))
         self._unread = unread.Unread(
@@ -200,8 +199,7 @@ class Workers(children.Keeper[_WorkerProcess]):
     def send(self, request: orders.ToWorker) -> None:
         """Send a request to a worker.
 
-        Without a connection it is dropped; the caller repeats it when there
-        is one.
+        Without a connection, it is dropped; the caller repeats it later.
         """
         worker = self._workers[request.key]
         if request.operation == "assign" and worker.stale:
@@ -212,10 +210,11 @@ class Workers(children.Keeper[_WorkerProcess]):
     def _replace(
         self, worker: _WorkerProcess, request: orders.ToWorker
     ) -> None:
-        """Replace a worker before it gets an assignment.
+        """Replace a worker before it receives an assignment.
 
         It was not replaced when it became idle, because it keeps its last
-        result until the conductor has it. The next assignment proves that.
+        result until the conductor has received it, as the next assignment
+        proves.
         """
         LOG.info(
             "Replacing %s: its settings are outdated, or it served a group",
@@ -231,7 +230,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         )
 
     def end(self, key: orders.Key, reason: str) -> None:
-        """Kill a worker that does not obey.
+        """Kill a worker that does not follow its orders.
 
         :param reason: the rest of a sentence that starts with "it".
         """
@@ -378,8 +377,8 @@ def _made_for(
 ) -> str:
     """Return a digest of everything that determines a worker's behaviour.
 
-    It changes with the release, the settings, the board, and the files that
-    the driver's settings name, such as a description of the boards.
+    It changes with the release, the settings, the board, and the files named
+    in the driver's settings, such as a description of the boards.
     """
     facts: list[object] = [version.version_string(), document, device.model]
     facts += [(one.number, one.shape) for one in device.slots]

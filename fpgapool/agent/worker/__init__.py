@@ -3,7 +3,7 @@
 """The worker: a slot's process, which may outlive its agent.
 
 ``state``
-    The state machine of the slot; pure.
+    The state machine of the slot; does no I/O.
 ``service``
     The main thread, which carries out the state machine's decisions.
 ``orders``
@@ -11,11 +11,11 @@
 ``settings``
     The settings from the agent.
 ``watch``
-    Limits of a connected session; pure.
+    Limits of a connected session; does no I/O.
 ``hello``, ``desk``
     Admit the client of the current assignment, and open its session.
 ``tasks``
-    Runs the tasks of a group's desk instead, if the slot is a member.
+    Runs the tasks of a group's desk instead, if the slot is its member.
 ``data``
     The data plane of a session.
 

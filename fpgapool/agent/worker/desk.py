@@ -30,8 +30,8 @@ LOG = logging.getLogger(__name__)
 #: Time for which a client that connects early waits for the agent's order.
 EARLY_S = 1.0
 
-#: Maximum number of connections, each of which has a thread. A session has
-#: two, and for a short time also those that they replace.
+#: Maximum number of connections, each of which has a thread. A session has two
+#: and, for a short time, those that they replace.
 MAX_CONNECTIONS = 32
 
 # Maximum output for one piece of input. This is a thousand times the usual
@@ -62,11 +62,11 @@ class SessionServer:
         self._profile: drivers.Profile | None = None
         self._session: sessions.DataSession | None = None
         self._connections = 0
-        # Held while a session is being opened, so that clear() waits for that.
+        # Held while a session is being opened; clear() waits for that.
         self._opening = threading.Lock()
 
     def arm(self, order: state.Order, profile: drivers.Profile) -> None:
-        """Start to accept the client of an assignment."""
+        """Start accepting the client of an assignment."""
         with self._armed:
             self._keyring = hellos.Keyring(order)
             self._newest_generation = order.generation
@@ -328,8 +328,7 @@ class SessionServer:
             )
         except (channels.ChannelClosed, channels.DeadlineExceeded):
             if first:
-                # Without OPENED, the client has no secret with which to
-                # resume.
+                # Without OPENED, the client has no secret to resume with.
                 self._fail(
                     keyring,
                     codes.CONNECTION_LOST,
@@ -378,8 +377,7 @@ class SessionServer:
 
 
 def _unauthorized() -> ports.Refused:
-    # Give the same answer in all cases, so that an attacker cannot tell them
-    # apart.
+    # Always give the same answer, so that attackers learn nothing.
     return ports.Refused(
         codes.UNAUTHORIZED, "invalid session, generation or secret"
     )

@@ -21,11 +21,10 @@ SECRET_BYTES = 32
 STREAM = "stream"
 SHM = "shm"
 
-#: Highest offset at which a session may start, so that it cannot run out of
-#: offsets.
+#: Highest offset at which a session may start, to leave room for its data.
 MAX_START_OFFSET = 2**63
 
-# A secret may be reissued while the previous one is on its way to the client.
+# A secret may be reissued while the previous one is in flight to the client.
 _MAX_SECRETS = 4
 # The kinds of secrets. A HELLO has exactly one.
 _SECRETS = ("secret", "resume_secret", "return_secret")
@@ -93,8 +92,8 @@ class Keyring:
     """The secrets of one assignment; only their hashes are kept.
 
     A secret for the first connection works once. Each OPENED contains a new
-    resume secret. Because an OPENED may be lost, the previous one stays valid
-    until the client has used the new connection.
+    resume secret. Because an OPENED may be lost, the previous secret stays
+    valid until the client has used the new connection.
     """
 
     def __init__(self, order: state.Order) -> None:
@@ -122,7 +121,7 @@ class Keyring:
 
     def mint_return(self) -> str:
         """Create the secret for a second connection, which will carry output.
-        It replaces the previous such secret, and works once.
+        It works once, and replaces the previous such secret.
         """
         secret, self._return = _mint()
         return secret

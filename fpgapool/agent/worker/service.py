@@ -41,15 +41,14 @@ from fpgapool.vocabulary import fields
 
 LOG = logging.getLogger(__name__)
 
-# Codes that drivers raise and that results contain; others become
-# PROGRAM_FAILED.
+# Drivers' error codes that results contain; other codes become PROGRAM_FAILED.
 _TOLD_CODES = codes.BITSTREAM_FAULTS | {codes.SELF_TEST_FAILED}
 
 #: Exit status of a worker whose core hangs.
 EXIT_CORE_HANGS = 4
 
-# A change of status is reported after this time, together with changes that
-# follow it: a slot may be ready, and a session may end, within milliseconds.
+# A change of status is reported after this time, together with later changes:
+# a slot may be ready, and a session may end, within milliseconds.
 _GATHER_S = 0.01
 
 
@@ -141,8 +140,8 @@ class Worker:
             self._discard_unread()
 
     def _has_work(self) -> bool:
-        # A session that is ending may still leave buffers to be cleared. They
-        # are queued before its deadline is reset.
+        # A session that is ending may still leave buffers to be cleared. These
+        # are queued before the deadline is reset.
         return (
             self._quit_reason is None
             or self._clear_due_s < math.inf
@@ -183,8 +182,8 @@ class Worker:
         self._decide(state.AgentLost())
 
     def _keep_unread(self, unread: memories.Unread) -> None:
-        # Without an agent there is no next session, so keep only one session's
-        # buffers.
+        # Keep only one session's buffers: without an agent, there is no next
+        # one.
         self._discard_unread()
         self._unread.append(unread)
         self._hand_over()
@@ -245,8 +244,7 @@ class Worker:
                             message,
                         )
                     LOG.info("session %s ends: %s", order.session_id, code)
-                    # A thread cannot be killed, but the process can: see
-                    # _give_up().
+                    # A hanging thread cannot be killed; see _give_up().
                     self._clear_due_s = (
                         time.monotonic() + self._settings.clear_timeout_s
                     )
@@ -255,7 +253,7 @@ class Worker:
                     self._quit_reason = reason
 
     def _report(self) -> None:
-        """Send the agent its messages, unless more will follow soon."""
+        """Send the agent its messages, unless more are expected soon."""
         if self._tell_due_s < math.inf:
             is_early = self._tell_due_s > time.monotonic()
             if is_early and self._quit_reason is None:
@@ -302,8 +300,7 @@ class Worker:
             self.post(state.ProgramFailed(generation, message))
             return
         if not order.self_test:
-            # Create the certificate now: clients get its hash together with
-            # the secret.
+            # Create the certificate now: its hash is sent with the secret.
             self._sockets.certificate_sha256()
             self._server(order).arm(order, profile)
         self.post(state.Programmed(generation, profile.name))

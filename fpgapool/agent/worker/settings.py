@@ -22,14 +22,13 @@ class WorkerSettings(settings.ChildSettings):
     :ivar state_dir: directory with the pool's state on this host.
     :ivar driver_settings: settings of the driver in addition to ``state_dir``.
     :ivar chunk_bytes: maximum size of a piece of input or output in a frame.
-    :ivar window_chunks: number of chunks that may be in flight in one
-        direction.
+    :ivar window_chunks: maximum number of chunks in flight in one direction.
     :ivar send_timeout_s: time in which a client must accept a frame before its
         connection is considered lost.
     :ivar clear_timeout_s: time in which a session's core must stop when the
         session ends; after that, the process exits.
     :ivar made_for: digest of the configuration; an agent replaces a worker
-        that it would start with a different one.
+        whose digest is outdated.
     """
 
     worker_id: str

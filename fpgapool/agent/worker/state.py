@@ -53,17 +53,15 @@ FIRST_AGENT_S = 30.0
 class Order:
     """An assignment.
 
-    :ivar connect_timeout_s: time for which the state READY waits for the
-        client.
-    :ivar resume_grace_s: time for which the state DETACHED waits for the
-        client.
+    :ivar connect_timeout_s: time for which a READY slot waits for the client.
+    :ivar resume_grace_s: time for which a DETACHED slot waits for the client.
     :ivar local: whether the session's data stays on this host.
-    :ivar origin_host_uuid: host of the client, or None if the client is on no
-        host of the pool.
+    :ivar origin_host_uuid: host of the client, or None if it is not in the
+        pool.
     :ivar file: file of the bitstream, or None if the driver has its own.
     :ivar self_test: whether the order only tests the slot, without a client.
-    :ivar desk_socket: socket where a group's desk, which is the client then,
-        accepts its members; None for a session.
+    :ivar desk_socket: socket where a group's desk, which then is the client,
+        accepts members; None for a session.
     :ivar secret_sha256: hash of the client's secret as hexadecimal digits; if
         it is empty, the worker creates a secret.
     """
@@ -199,8 +197,7 @@ class Scrubbed:
     """The slot is scrubbed, or scrubbing has failed.
 
     :ivar fault: why it cannot be scrubbed, or None.
-    :ivar spent: why it will be clean only when this process has ended, or None
-        if it is clean now.
+    :ivar spent: why it will be clean only after this process ends, or None.
     """
 
     generation: int
@@ -324,8 +321,7 @@ class _Ending:
 class Machine:
     """The state of one slot.
 
-    :param orphan_s: time after which a worker with neither agent nor session
-        ends.
+    :param orphan_s: time after which a worker without agent and session ends.
     :param exit_with_agent: whether to end as soon as the agent disconnects;
         the wait for the first agent is then shorter, too.
     :ivar state: state of the slot, a key of ``states.SLOT_MOVES``.
@@ -333,8 +329,7 @@ class Machine:
     :ivar was_member: whether the worker has served a group, whose clients may
         belong to other projects. The next assignment then requires a new
         process.
-    :ivar last_result: result of the previous holder, until the next
-        assignment.
+    :ivar last_result: the last holder's result, until the next assignment.
     :ivar fault: why the slot is faulty, or None.
     """
 
@@ -365,7 +360,6 @@ class Machine:
         self.quanta = 0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Handle an event and return its effects."""
         if self._exiting and isinstance(event, (Assign, ReissueSecret)):
             return [Refuse(codes.RECYCLE, "the worker is about to exit")]
         match event:
@@ -411,8 +405,8 @@ class Machine:
             return [
                 Refuse(
                     codes.STALE_GENERATION,
-                    f"generation {order.generation} is older than the newest, "
-                    f"{self.seen_generation}",
+                    f"generation {order.generation} is outdated; the newest is"
+                    f" {self.seen_generation}",
                 )
             ]
         if order.generation == self.seen_generation and not self._repairs(
@@ -443,8 +437,8 @@ class Machine:
                 *self._exit("recycled for another project"),
             ]
         self.order = order
-        # After a damaged file, the agent must see the state PREPARING: it
-        # tells the results of the two attempts apart.
+        # After a damaged file, the agent must see the state PREPARING to
+        # distinguish the results of the two attempts.
         repairs = order.generation == self.seen_generation
         changed = _CHANGED if repairs else _CHANGED_SOON
         self.seen_generation = order.generation
@@ -472,7 +466,7 @@ class Machine:
             return [
                 Refuse(
                     codes.STALE_GENERATION,
-                    f"generation {generation} was never assigned here",
+                    f"generation {generation} was never assigned to this slot",
                 )
             ]
         if self.order is None or generation != self.order.generation:
@@ -601,7 +595,7 @@ class Machine:
         return [_CHANGED]
 
     def _detached(self, order: Order, now: float) -> list[Effect]:
-        # A connection may be lost before it was attached.
+        # A connection may be lost before it is attached.
         if not self._move(states.LOST_CLIENT):
             return []
         self.deadline_s = now + order.resume_grace_s
@@ -640,8 +634,7 @@ class Machine:
         if self.deadline_s is None or now < self.deadline_s:
             return []
         if now - self.deadline_s >= _LATE_S:
-            # The process was suspended, so first handle events that have
-            # arrived in the meantime.
+            # The process was suspended: first handle events that have arrived.
             self.deadline_s = now + watching.INTERVAL_S
             if self._watch is not None:
                 self._watch.resumed(now)

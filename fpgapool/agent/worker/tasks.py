@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A slot that is a member of a group, and runs the tasks of its desk.
+"""Runs the tasks of a group's desk in a slot that is a member of the group.
 
 The desk sends records one by one through a ring of shared memory; see
 :mod:`fpgapool.protocol.records`. Each task opens the slot with its own
@@ -52,8 +52,7 @@ _FATAL = codes.DEVICE_FAULTS - {codes.DEVICE_OUT_OF_MEMORY}
 class TaskResult(typing.NamedTuple):
     """The result of a task.
 
-    :ivar busy_ns: time for which the member worked on it; 0 if blocks are
-        missing.
+    :ivar busy_ns: how long the member worked on it; 0 if blocks are missing.
     :ivar output: output, which is valid until the task's record is released.
     """
 
@@ -67,8 +66,7 @@ class TaskResult(typing.NamedTuple):
 class Runner:
     """Runs tasks in a programmed slot; uses no threads, sockets or rings.
 
-    :ivar fault: code of a failure after which the slot must not run more
-        tasks, or None.
+    :ivar fault: code of a failure that prevents further tasks, or None.
     """
 
     driver: drivers.Driver
@@ -98,8 +96,7 @@ class Runner:
     def run(self, task: records.Record, max_output_bytes: int) -> TaskResult:
         """Run a task.
 
-        :param task: the task's record, in the ring; a core may overwrite the
-            input.
+        :param task: its record in the ring; a core may overwrite the input.
         """
         self.started += 1
         self.is_running = True
@@ -115,8 +112,8 @@ class Runner:
                 processor.set_argument(number, argument)
             room = self._room_for(processor, task.rest)
             if room is task.rest and task.kind == records.BLOCKS_TASK:
-                # The input may be a cached block, which the core must not
-                # overwrite.
+                # The core must not overwrite its input if that is a cached
+                # block.
                 room = self._own_room(len(room))
                 room[:] = task.rest
                 task = task._replace(rest=room)
@@ -194,8 +191,8 @@ class Runner:
     def clear(self, project_id: str | None = None) -> None:
         """Remove everything that earlier tasks have left behind.
 
-        :param project_id: project of the next task, whose blocks stay; None if
-            it is unknown.
+        :param project_id: the next task's project, whose blocks are kept, or
+            None.
         """
         self._locked = False
         self._kept = None
@@ -251,8 +248,8 @@ class Runner:
                 and (self._locked or (self.profile.stateless and not encoded))
             ):
                 self._kept = (encoded, processor)
-        # The order matters: if cancel() was called too early to see the core,
-        # this sees its flag.
+        # In this order: a cancel() that was too early for the core has set its
+        # flag.
         self._processor = processor
         if self._cancelled:
             raise processing.Failure(
@@ -263,7 +260,6 @@ class Runner:
     def _room_for(
         self, processor: processing.Processor, data: memoryview
     ) -> memoryview:
-        """Return the memory for a task's output."""
         if processor.core.in_place:
             return data
         return self._own_room(processor.needed_bytes(len(data), True))
@@ -321,7 +317,7 @@ class Member:
         self._stopped.clear()
 
     def join(self, order: state.Order) -> None:
-        """Start to serve the desk, after :meth:`arm`."""
+        """Start serving the desk, after :meth:`arm`."""
         self._done = crew.CREW.start("tasks", self._serve, order)
 
     @property
@@ -338,13 +334,11 @@ class Member:
         return runner.input_bytes, runner.output_bytes
 
     def progress(self) -> watch.Progress:
-        """Return the progress. Each started task counts as one more byte of
-        input.
-        """
+        """Return the progress; each started task counts as a byte of input."""
         runner = self._runner
         return watch.Progress(
             0 if runner is None else runner.input_bytes + runner.started,
-            wait="a task of the group has not ended for {}",
+            wait="a task of the group has been running for {}",
         )
 
     def clear(self, _code: str, _message: str) -> tuple[int, int]:
@@ -556,7 +550,6 @@ class _Postbox:
             self._wait(rings.ALL)
 
     def send_result(self, task_id: int, result: TaskResult) -> None:
-        """Send the result of a task."""
         kind, busy_ns, detail, output = result
         head = records.header(kind, task_id, len(detail), busy_ns)
         self._send(head, detail, output)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of connected sessions, so that none wastes a slot. Pure: time and
-bytes are arguments.
-"""
+"""Limits of connected sessions, so that none wastes a slot. Does no I/O."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ class Limits:
     :ivar min_progress_bytes_per_s: minimum mean rate of the input in each
         period of ``progress_period_s``.
     :ivar claim_limit_bytes: amount of input above which the pool is notified.
-    :ivar quantum_bytes: amount of input per quantum; the pool is notified of
-        each quantum.
+    :ivar quantum_bytes: input per quantum; the pool is notified of each
+        quantum.
     """
 
     idle_timeout_s: float = 0.0
@@ -58,7 +56,7 @@ class Progress(typing.NamedTuple):
     """The progress of a session.
 
     :ivar output_bytes: number that grows as the client receives output.
-    :ivar wait: text that says what it is waiting for; ``{}`` stands for the
+    :ivar wait: what the session waits for; ``{}`` is replaced with the
         duration.
     :ivar is_computing: whether it waits for the core rather than the client.
     """
@@ -105,8 +103,8 @@ class Watch:
         """
         self._input_bytes = max(progress.input_bytes, self._input_bytes)
         last, self._last = self._last, progress
-        # A change of only the text is no progress. When a core starts to
-        # compute, that is a change, so its time starts now.
+        # A change of the text alone is not progress. The start of a
+        # computation is, so its time is measured from here.
         if progress._replace(wait=last.wait) != last:
             self._progress_s = now
         limits = self._limits
@@ -120,8 +118,8 @@ class Watch:
         if 0 < limits.max_hold_s <= now - self._first_s:
             return (
                 codes.HOLD_TIMEOUT,
-                f"the session held the slot for {limits.max_hold_s:g} s, the"
-                " maximum",
+                "the session held the slot for the maximum time of"
+                f" {limits.max_hold_s:g} s",
             )
         return self._look_at_rate(now)
 

@@ -28,13 +28,13 @@ _ADMINISTRATION = (
 class Hardware:
     """Hosts, devices or slots.
 
-    :ivar singular: name of one of them; with an s, the name of the list.
+    :ivar singular: name of one resource; with an s, the name of the list.
     :ivar documents: returns all documents; the flag says whether the caller
         may see data of other projects.
-    :ivar missing: error code if the one in the path does not exist.
-    :ivar see_all: the right to see data of other projects; None: all callers
-        have it.
-    :ivar key: the member that identifies one in paths and markers.
+    :ivar missing: error code if the resource in the path does not exist.
+    :ivar see_all: the right to see data of other projects; None if all
+        callers may.
+    :ivar key: the member that identifies a resource in paths and markers.
     """
 
     singular: str
@@ -47,7 +47,7 @@ class Hardware:
     key: str = "id"
 
     def index(self, call: calls.Call) -> calls.Answer:
-        """List all that match the query."""
+        """List the resources that match the query."""
         name = f"{self.singular}s"
         sees_all = self._sees_all(call)
         return call.from_inventory(
@@ -63,7 +63,7 @@ class Hardware:
         )
 
     def show(self, call: calls.Call, *, status: int = 200) -> calls.Answer:
-        """Show the one that the path identifies.
+        """Show the resource that the path identifies.
 
         :raises ApiError: if it does not exist.
         """
@@ -77,13 +77,13 @@ class Hardware:
         *,
         status: int = 200,
     ) -> calls.Answer:
-        """Change the one that the path identifies, and show it.
+        """Change the resource that the path identifies, and show it.
 
-        :param change: requests the change from the conductor; it gets the
-            document as it was before.
+        :param change: requests the change from the conductor, given the
+            previous document.
         """
         known = call.backends.inventory
-        # The one to change may be newer than the cache.
+        # The resource may be newer than the cache.
         known.forget()
         found = self._found(call)
         try:

@@ -78,9 +78,9 @@ def document(
     key: str = "id",
     path: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return a page of a list with the address of the next one.
+    """Return a page of a list, with a link to the next page.
 
-    :param path: path of the list; empty: its name.
+    :param path: path of the list; by default its name.
     """
     found: dict[str, Any] = {name: list(members)}
     if members and len(members) == limit(call):
@@ -115,7 +115,7 @@ def listing(
     :param listed: description of the resource, with the default order and the
         filters.
     :param key: the unique member that markers contain.
-    :param path: path of the list; empty: its name.
+    :param path: path of the list; by default its name.
     :raises ApiError: if the marker is not in the list.
     """
     wanted = {

@@ -13,7 +13,7 @@ from fpgapool.db import api as db_api
 from fpgapool.db import inventory
 from fpgapool.vocabulary import codes
 
-#: Reasons for which the number of slots out of service matters.
+#: Reasons that slots out of service may explain.
 FOR_LACK_OF_SLOTS = frozenset(
     {
         codes.NO_HOST_UP,

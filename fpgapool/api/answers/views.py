@@ -34,8 +34,8 @@ def members(
     """Return the members of a view or row that a version of the API has.
 
     :param recorded: whether it is a row, which has only stored members.
-    :param part: name of the object within the response whose members to
-        return; empty: those of the response itself.
+    :param part: object within the response whose members are returned; by
+        default the response itself.
     """
     labels, values, are_times = _plan(described, part, version, recorded)
     found = dict(zip(labels, values(one), strict=True))
@@ -84,7 +84,7 @@ def check_options(
     version: microversion.Version,
     where: str,
 ) -> None:
-    """Check that a version of the API has the options of a request.
+    """Check that a version of the API supports the options of a request.
 
     :raises ApiError: for the first option that needs a newer version.
     """

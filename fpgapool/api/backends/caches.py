@@ -17,7 +17,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-# Maximum size of cached documents, and maximum number of ended values.
+# Maximum total size of cached documents, and maximum number of cached values.
 _MOST_BYTES = 16 * 2**20
 _MOST_VALUES = 1000
 
@@ -50,11 +50,7 @@ class Remembered(Generic[_T]):
         self._era = 0
 
     def get(self) -> _T:
-        """Return the value, which is not too old when this call begins.
-
-        While another thread loads the next value, the old one is returned,
-        even if it is too old.
-        """
+        """Return the value, and load it first if it is too old."""
         if self._max_age_s <= 0:
             return self._load()
         # The usual case, which does not need the lock.
@@ -98,12 +94,9 @@ class Remembered(Generic[_T]):
 
 
 class Ended(Generic[_T]):
-    """Values that hardly change once they have ended.
-
-    Thread-safe.
+    """Caches only values that have ended and hardly change; thread-safe.
 
     :param load: returns the current value for a key.
-    :param has_ended: returns whether a value has ended.
     :param max_age_s: maximum age; 0: no values are kept.
     :param clock: a monotonic clock, in seconds.
     """
@@ -142,10 +135,7 @@ class Text(NamedTuple):
 
 
 class Texts:
-    """Documents made from a value, cached until the value is replaced.
-
-    Thread-safe.
-    """
+    """Documents made from a value, cached until it changes; thread-safe."""
 
     def __init__(self) -> None:
         self._kept = _Kept(None, {})

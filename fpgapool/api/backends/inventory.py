@@ -70,7 +70,7 @@ def snapshot(
 ) -> dict[str, Any]:
     """Return the snapshot for Nova.
 
-    Accelerators for which a host has no usable slot are missing there.
+    A host's accelerators are only those for which it has a usable slot.
 
     :param shapes: shapes of slots that each accelerator fits; empty: all.
     :param now: figures of the leader or of :func:`figures`.

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class _Silence(NamedTuple):
-    """The leader did not answer; the lease is the one at that time."""
+    """A query that the leader did not answer, and the lease at that time."""
 
     lease: db_api.Lease | None
 
@@ -33,7 +33,7 @@ class Leader:
     """Sends read-only queries to the leader.
 
     If the conductor does not answer a query, no further ones are sent until
-    the lease shows that a conductor leads. Thread-safe.
+    the lease shows that a conductor leads again. Thread-safe.
 
     :param conductor: the conductor's client, with a short timeout.
     """

@@ -29,7 +29,7 @@ from fpgapool.db import api as db_api
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
-# Limits log lines that each request can cause.
+# For log lines that any request can cause.
 _OFTEN = ratelimit.RateLimitedLog(__name__)
 
 #: Outcomes of Nova's requests, for the metrics.
@@ -43,15 +43,15 @@ BUSY = "busy"
 TIMEOUT = "timeout"
 FAILED = "failed"
 
-# Outcomes in which Nova was not asked or gave no usable answer; an existing
-# token is then reused.
+# Nova was not queried or returned no usable answer; an existing token is then
+# reused.
 _UNCLEAR = frozenset({BUSY, TIMEOUT, FAILED})
 
 # Shorter keys can be guessed.
 _MIN_KEY_LENGTH = 32
 
-#: Time limit of a request to Nova. A lookup that is too slow for its answer
-#: continues up to this limit, so that the next one is quick.
+#: Time limit of a request to Nova. A lookup that exceeds ``lookup_timeout_s``
+#: continues until then, so that the instance's next request finds a token.
 REQUEST_TIMEOUT_S = 5.0
 
 _MAX_NAME_LENGTH = 255
@@ -72,7 +72,6 @@ class Vendordata:
 
     :param options: the options of ``[vendordata]``.
     :param servers: the client of Nova; None: Nova is not configured.
-    :param known: the database with the rows of instances.
     :raises ConfigurationError: if an option is invalid.
     """
 

@@ -47,10 +47,9 @@ class Waiters:
     The thread that sends the queries exists only while requests wait, so a web
     server may fork after creating this.
 
-    :param ask: sends the query.
     :param max_waiters: maximum number of requests that wait at the same time.
-    :param interval_s: time between queries; after a request starts to wait,
-        the first queries follow each other more quickly.
+    :param interval_s: time between queries; the first ones after a request
+        starts to wait are more frequent.
     """
 
     def __init__(
@@ -77,8 +76,8 @@ class Waiters:
     ) -> bool:
         """Wait until a session has a later revision.
 
-        If too many requests wait, one of the project with the most stops
-        waiting, to make room.
+        If too many requests wait, one must make room: it belongs to the
+        project with the most requests.
 
         :param place: rank within the project; the request with the highest
             place is the first to make room.
@@ -159,10 +158,7 @@ class Waiters:
             self._closing.wait(pause_s)
 
     def _known(self) -> frozenset[str]:
-        """Return the sessions that requests wait for.
-
-        If there are none, note that the thread ends.
-        """
+        """Return the sessions to query; if there are none, the thread ends."""
         with self._lock:
             if self._closing.is_set() or not self._waiters:
                 self._thread = None

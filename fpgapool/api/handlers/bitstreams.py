@@ -64,7 +64,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def create(call: calls.Call) -> calls.Answer:
-    """Create a bitstream without its file; it is uploaded afterwards."""
+    """Create a bitstream without its file; the file is uploaded later."""
     wanted = dict(call.body["bitstream"])
     public = wanted.pop("visibility", library.PRIVATE) == library.PUBLIC
     if public:
@@ -264,7 +264,7 @@ def _reread(call: calls.Call, bitstream_id: str) -> db_api.BitstreamRecord:
 def _files(call: calls.Call) -> calls.Files:
     files = call.backends.files
     if files is None:
-        raise exception.StoreUnavailable(reason="this API has no store")
+        raise exception.StoreUnavailable(reason="this API does not have one")
     return files
 
 
@@ -367,7 +367,7 @@ def _incoming(
 def _kept_if_right(
     call: calls.Call, bitstream_id: str, location: str
 ) -> Iterator[None]:
-    """Remove a file again if the conductor refuses it."""
+    """Remove the new file if the conductor refuses it."""
     try:
         yield
     except messaging.MessagingException:
@@ -415,8 +415,9 @@ def _checked(
     if record.format in contents.MAX_SIZE_BYTES:
         # Read it back from the store: keeping a slow upload in memory would
         # occupy that memory for a long time.
-        pieces = _files(call).store.read(location)
-        found = contents.read(record, pieces, incoming.size_bytes)
+        pieces: Any = _files(call).store.read(location)
+        with contextlib.closing(pieces):
+            found = contents.read(record, pieces, incoming.size_bytes)
     return objects.UploadBitstream(
         bitstream_id=record.bitstream_id,
         checksum_sha256=checksum,
@@ -434,7 +435,7 @@ def _signer(
 ) -> str:
     """Return the name of the trusted key that signed a file.
 
-    :raises BitstreamRefused: if no trusted key did and a signature is
+    :raises BitstreamRefused: if no trusted key has signed it although that is
         required, or if the signature is wrong.
     """
     files = _files(call)

@@ -203,7 +203,7 @@ def _find(call: calls.Call) -> objects.GroupView:
 
 
 def _now(call: calls.Call, view: objects.GroupView) -> objects.GroupView:
-    """Return a group, with the members that only the leader knows."""
+    """Return a group with the data that only the leader has."""
     found = call.ask(lambda leader: leader.get_groups([view.group_id]))
     return found[0] if found else view
 
@@ -235,7 +235,7 @@ def _find_client(
 def _owns(
     call: calls.Call, view: objects.GroupView | db_api.GroupRecord
 ) -> bool:
-    """Whether the caller may see what only a group's owner can see."""
+    """Whether the caller may see data that is only for a group's owner."""
     return view.project_id == call.caller.project_id or (
         call.backends.enforcer.allows(
             call.caller, rights.GROUPS_UPDATE, {"project_id": view.project_id}
@@ -273,7 +273,7 @@ def _wanted(call: calls.Call) -> dict[str, Any]:
     for option in description.GROUP.options:
         if option.name in wanted:
             if option.kind is fields.INTEGER:
-                # JSON schema also accepts 1e9 as an integer.
+                # JSON Schema also accepts 1e9 as an integer.
                 wanted[option.name] = int(wanted[option.name])
             elif option.kind is fields.NAMES:
                 wanted[option.name] = tuple(wanted[option.name])
@@ -312,7 +312,7 @@ def _with_goal(
 
 
 def _later(call: calls.Call) -> dict[str, str]:
-    """Return the headers of responses to requests that take time."""
+    """Return the headers that say when to look for the result."""
     return {"Retry-After": str(call.backends.limits.retry_after_s)}
 
 

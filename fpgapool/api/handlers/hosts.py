@@ -63,7 +63,7 @@ def _documents(
     return list(documents.values())
 
 
-# No right is needed to see everything, because only such callers see hosts.
+# All callers who may see hosts may also see data of other projects.
 _HOSTS = hardware.Hardware(
     "host", description.HOST, _documents, codes.HOST_NOT_FOUND, key="uuid"
 )

@@ -50,7 +50,7 @@ def update(call: calls.Call) -> calls.Answer:
     project_id = call.path["project_id"]
     call.require(call.policy, project_id)
     limits = {
-        # JSON schema also accepts 1e9 as an integer.
+        # JSON Schema also accepts 1e9 as an integer.
         resource: None if limit is None else int(limit)
         for resource, limit in call.body["quota"].items()
     }
@@ -73,7 +73,7 @@ def _set(
         one.resource: one.hard_limit
         for one in call.backends.database.quotas(project_id)
     }
-    # None means that the default applied.
+    # None means that the default limit applied.
     call.audit.before = {name: known.get(name) for name in limits}
     call.backends.conductor.set_quota(project_id, limits)
 
@@ -141,6 +141,6 @@ def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
             for one in use.groups
         ),
         "group_clients": len(use.group_clients),
-        # A priority is not something that a project uses up.
+        # Sessions do not use up a priority.
         "max_priority": 0,
     }

@@ -31,8 +31,8 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-# How many times, and after what time, a message to the conductor is repeated
-# until it takes effect, because it may be lost or arrive too early.
+# Maximum number of attempts, and the interval between them, for a message to
+# the conductor, which may be lost or arrive too early.
 _TRIES = 10
 _TRY_S = 0.5
 
@@ -44,7 +44,7 @@ _LEADER_KNOWS_MORE = frozenset({states.QUEUED, states.ACTIVE, states.DETACHED})
 
 
 def create(call: calls.Call) -> calls.Answer:
-    """Open a session; the response is sent when it is recorded."""
+    """Open a session; the response is sent once the session is recorded."""
     if call.query.get("dry_run"):
         return _dry_run(call)
     (view,) = call.backends.conductor.submit_sessions([_request(call)])
@@ -114,7 +114,7 @@ def delete(call: calls.Call) -> calls.Answer:
     if counts and len(counts) < len(schemas.CLOSE_COUNTS):
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            f"{', '.join(schemas.CLOSE_COUNTS)}: give all of them, or none",
+            f"{', '.join(schemas.CLOSE_COUNTS)}: send all of these, or none",
         )
 
     def end() -> None:
@@ -148,7 +148,7 @@ def delete(call: calls.Call) -> calls.Answer:
 def reopen(call: calls.Call) -> calls.Answer:
     """Request another slot for a session that has lost its slot.
 
-    Only the client knows that its data flow has stopped.
+    The client requests this: only it knows when its data flow has stopped.
     """
     lost = call.body["reopen"]["generation"]
     row = _find(call)
@@ -156,7 +156,7 @@ def reopen(call: calls.Call) -> calls.Answer:
     if row.generation < lost:
         raise errors.ApiError(
             codes.STALE_GENERATION,
-            f"the session has not had a slot of generation {lost} yet; its"
+            f"the session has not reached generation {lost} yet; its current"
             f" generation is {row.generation}",
         )
     left = _insist(
@@ -171,7 +171,7 @@ def reopen(call: calls.Call) -> calls.Answer:
         raise errors.ApiError(
             codes.SESSION_CLOSED,
             f"the session is {left.state} and cannot get another slot:"
-            f" {left.message or left.reason or 'it is not reopenable'}",
+            f" {left.message or left.reason or 'it cannot be reopened'}",
         )
     return _answer(call, _now(call, left), status=202)
 
@@ -226,6 +226,8 @@ def _dry_run(call: calls.Call) -> calls.Answer:
                     for code, message in explained
                 ],
                 "expected_wait_s": found.expected_wait_s,
+                "expected_wait_low_s": found.expected_wait_low_s,
+                "expected_wait_high_s": found.expected_wait_high_s,
             }
         }
     )
@@ -234,7 +236,7 @@ def _dry_run(call: calls.Call) -> calls.Answer:
 def _request(call: calls.Call) -> objects.OpenRequest:
     wanted = {"request_id": str(uuid.uuid4()), **call.body["session"]}
     for name in wanted.keys() & {"claimed_bytes", "priority"}:
-        # JSON schema also accepts 1e9 as an integer.
+        # JSON Schema also accepts 1e9 as an integer.
         wanted[name] = int(wanted[name])
     views.check_options(description.FIELDS, wanted, call.version, "session")
     return objects.OpenRequest(
@@ -286,9 +288,7 @@ def _find(call: calls.Call) -> db_api.SessionRecord:
 
 
 def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
-    """Return the current state of a session, including what only the leader
-    knows.
-    """
+    """Return the current state of a session, with data from the leader."""
     is_ready = row.state == states.READY
     if is_ready and not call.may(rights.SESSIONS_CONNECT, row.project_id):
         return _Now(_recorded(call, row))
@@ -303,7 +303,7 @@ def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
         revision = leaders.without_secret(row.state, row.revision)
         return _Now(dataclasses.replace(recorded, revision=revision))
     if view.state == states.READY and not is_ready:
-        # By now the row says READY, too: query again, with the secret.
+        # The row is READY now, too: query again, to get the secret.
         row = call.backends.database.get_session(row.session_id) or row
         if row.state == states.READY:
             return _now(call, row)
@@ -336,10 +336,10 @@ def _insist(
     *,
     until: Callable[[db_api.SessionRecord], bool],
 ) -> db_api.SessionRecord:
-    """Repeat an action until it takes effect, or the tries are used up.
+    """Repeat an action until it takes effect, or no attempts are left.
 
     :param until: returns whether the action has taken effect.
-    :returns: the session after that.
+    :returns: the session after the last attempt.
     """
     for _ in range(_TRIES):
         if until(row):
@@ -364,7 +364,7 @@ def _leading(
     """Return the conductor's client, after checking that a conductor answers.
 
     Otherwise a message about the session could wait in the broker for the next
-    leader, and take effect after the client was told that it had failed.
+    leader, and take effect after the client was notified that it had failed.
 
     :raises MessagingException: if no conductor answers.
     """
@@ -374,7 +374,7 @@ def _leading(
 
 
 def _is_under_way(row: db_api.SessionRecord, lost_generation: int) -> bool:
-    """Whether a session has or waits for a slot after the lost one."""
+    """Whether a session has lost a slot, and has or waits for another."""
     return row.state in states.LIVE and (
         row.generation > lost_generation or row.state == states.QUEUED
     )
@@ -387,7 +387,7 @@ def _may_change(row: db_api.SessionRecord) -> bool:
 def _wait(
     call: calls.Call, row: db_api.SessionRecord, known: int, wait_s: float
 ) -> None:
-    """Wait until a session changes, unless too many others wait."""
+    """Wait until a session changes, unless too many requests wait."""
     with contextlib.suppress(waiters.TooManyWaiters):
         call.backends.waiting.wait(
             row.session_id,
@@ -427,10 +427,7 @@ def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:
 
 
 def _retry_after_s(call: calls.Call, view: objects.SessionView) -> int:
-    """Return when the client should poll again.
-
-    The time is longer for sessions that are far back in the queue.
-    """
+    """Return the seconds until the next poll; more for a long wait."""
     shortest_s = call.backends.limits.retry_after_s
     half_s = (view.expected_wait_s or 0.0) / 2
     return max(shortest_s, min(int(half_s), _LONGEST_RETRY_S))
@@ -462,7 +459,7 @@ def _message(
 def _members(
     call: calls.Call, one: objects.SessionView | db_api.SessionRecord
 ) -> dict[str, Any]:
-    """Return the members of a view or row that the API version has."""
+    """Return the members of a view or row in the request's API version."""
     recorded = isinstance(one, db_api.SessionRecord)
     return {
         **views.members(

@@ -52,8 +52,7 @@ def _document(
 ) -> dict[str, Any]:
     record, device, holder = slot.record, slot.device, slot.holder
     accelerator = holder.accelerator if holder else None
-    # Sessions of other projects are hidden, so that tenants do not learn about
-    # each other.
+    # Tenants must not be able to observe each other's sessions.
     shown = holder is not None and (
         sees_all or holder.project_id == call.caller.project_id
     )

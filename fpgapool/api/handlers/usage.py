@@ -18,8 +18,7 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 
-# Names in the query, and the columns by which the usage is grouped, in the
-# database's order.
+# For each ``group_by``, the columns to group by, in the database's order.
 _KEYS = {
     None: ("day", "project_id", "accelerator"),
     "day": ("day",),

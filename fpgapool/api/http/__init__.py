@@ -3,7 +3,7 @@
 """The parts that requests to all resources have in common.
 
 ``middleware``, ``tokens`` and ``instances`` authenticate callers, and
-``access_log`` logs requests. ``rights`` has the rules of policies.
+``access_log`` logs requests. ``rights`` defines the rules of policies.
 ``microversion`` and ``validation`` check requests, and ``crowd`` and
 ``threads`` limit their number. ``errors`` and ``times`` format responses.
 ``audit_trail`` records the use of privileges. :mod:`fpgapool.api.app` combines

@@ -35,7 +35,7 @@ class AccessLog:
     A thread serves many requests. Without this, a line that is logged before
     the caller is known would name the caller of the previous request.
 
-    :param app: the inner application; requests already have their ID.
+    :param app: the inner application; requests must already have an ID.
     """
 
     def __init__(self, app: middleware.Application) -> None:

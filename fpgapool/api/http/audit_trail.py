@@ -17,7 +17,7 @@ from fpgapool.vocabulary import codes
 class AuditTrail:
     """The privileges that a request has used or was refused.
 
-    :ivar before: the values that the request changes, as they were before.
+    :ivar before: the values that the request replaces.
     """
 
     before: dict[str, object] = dataclasses.field(default_factory=dict)
@@ -31,7 +31,7 @@ class AuditTrail:
         owner: str | None,
         is_privileged: bool,
     ) -> None:
-        """Add a policy that decided about the request.
+        """Add a policy that was checked for the request.
 
         :param owner: the project that owns the target.
         :param is_privileged: whether the policy gives the caller more rights
@@ -51,10 +51,7 @@ class AuditTrail:
         values: Mapping[str, object],
         error: Exception | None = None,
     ) -> None:
-        """Write the request's line, if it used or was refused a privilege.
-
-        :param error: the request's error; None if it succeeded.
-        """
+        """Write the request's line, if it used or was refused a privilege."""
         if not self._policies:
             return
         code = errors.translate(error).code if error is not None else None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of the number of requests that projects have in progress."""
+"""Limits on the number of requests that projects have in progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fpgapool.api.http import errors
 
 
 class Crowd:
-    """Places for requests that projects share; thread-safe.
+    """A number of places for requests, shared by projects; thread-safe.
 
     :param what: name of the requests, for error messages.
     :param code: error code if there is no free place.
@@ -50,7 +50,7 @@ class Crowd:
     def _take(self, project_id: str) -> None:
         with self._lock:
             if self._taken.get(project_id, 0) >= self._each:
-                raise self._refusal(" of the project")
+                raise self._refusal(" from this project")
             if self._total is not None and self._taken.total() >= self._total:
                 raise self._refusal("")
             self._taken[project_id] += 1

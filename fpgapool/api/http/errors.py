@@ -51,10 +51,7 @@ class ApiError(exceptions.PicklableError):
         return self.status in _TRY_LATER
 
     def document(self, request_id: str) -> dict[str, Any]:
-        """Return the body of the response.
-
-        :param request_id: the request's ID, to find it in the logs.
-        """
+        """Return the body of the response."""
         title = falcon.code_to_http_status(self.status).partition(" ")[2]
         return {
             "errors": [
@@ -70,10 +67,7 @@ class ApiError(exceptions.PicklableError):
 
 
 def missing(code: str, kind: str, name: str) -> ApiError:
-    """Return the error for a resource that does not exist.
-
-    It is the same if the caller may not see the resource.
-    """
+    """Return the error for a resource that does not exist or is invisible."""
     return ApiError(code, f"there is no {kind} {name!r:.80}")
 
 

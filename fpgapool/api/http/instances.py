@@ -27,7 +27,7 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
 
-#: Prefix of the tokens of instances, and of no other tokens.
+#: Prefix that distinguishes the tokens of instances from all others.
 PREFIX = "fpi_"
 
 #: The role of an instance; see :data:`rights.BASIC`.
@@ -52,7 +52,7 @@ def make_nonce() -> str:
 
 
 def make_token(key: str, instance_id: str, nonce: str) -> str:
-    """Return the token of an instance, which these parameters determine.
+    """Return the token of an instance; it depends only on the parameters.
 
     Tokens therefore need not be stored: whenever Nova asks again, for a config
     drive or the metadata service, it gets the same token.
@@ -76,10 +76,7 @@ def hash_token(token: str) -> str:
 def find_token(
     keys: Sequence[str], instance_id: str, nonce: str, token_hash: str
 ) -> str | None:
-    """Derive the token of an instance again.
-
-    :returns: the token; None if it was derived from none of these keys.
-    """
+    """Return the token of an instance; None if its key is not one of these."""
     for key in keys:
         token = make_token(key, instance_id, nonce)
         if hmac.compare_digest(hash_token(token), token_hash):
@@ -88,7 +85,7 @@ def find_token(
 
 
 def instance_of(token: str) -> str | None:
-    """Return the instance that a token names; None if it is not a token."""
+    """Return the instance that a token names; None if the token is invalid."""
     matched = _TOKEN.fullmatch(token)
     if matched is None:
         return None
@@ -191,9 +188,9 @@ class InstanceAuth:
 
 
 def _presented(environ: middleware.Environ) -> str | None:
-    """Return the token of a request, if it is an instance's.
+    """Return the instance's token in a request; ignore all other tokens.
 
-    If there is an ``X-Auth-Token``, a bearer token is ignored.
+    An ``X-Auth-Token`` takes precedence over a bearer token.
     """
     token: Any = environ.get("HTTP_X_AUTH_TOKEN", "").strip()
     if not token:

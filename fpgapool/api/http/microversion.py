@@ -37,7 +37,7 @@ NEWEST = Version.parse(microversions.NEWEST)
 
 
 def requested(header: str | None) -> Version:
-    """Return the version that a request asks for.
+    """Return the version that a request specifies.
 
     :param header: the ``OpenStack-API-Version``, with the versions of one or
         more services, separated by commas. Without this service, the oldest

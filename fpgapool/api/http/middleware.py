@@ -27,7 +27,7 @@ LOG = ratelimit.RateLimitedLog(__name__)
 #: Key of a request's context in its WSGI environment.
 CONTEXT = "fpgapool.context"
 
-#: Key of the path of a request's route, which is set once it is known.
+#: Key of the path of a request's route; it is set once the route is known.
 ROUTE = "fpgapool.route"
 
 #: Keys of the client's address and the ``Host`` header, as the server itself
@@ -126,9 +126,9 @@ class NoAuth(Middleware):
     page's host name resolves to this machine. The request's ``Host`` must
     therefore be a name of this machine.
 
-    The token is ``USER``, ``USER:PROJECT`` or ``USER:PROJECT:ROLE,ROLE``. If
-    it contains no roles, ``admin`` and callers without a token have all roles,
-    and others are members.
+    The token is ``USER``, ``USER:PROJECT`` or ``USER:PROJECT:ROLE,ROLE``.
+    Without roles in it, the user ``admin`` and callers without a token have
+    all roles, and other users are members.
     """
 
     def __call__(
@@ -174,7 +174,7 @@ def _is_loopback(address: str) -> bool:
 
 @functools.lru_cache
 def _is_loopback_name(host: str) -> bool:
-    """Whether a ``Host``, with or without a port, means this machine only."""
+    """Whether a ``Host``, with or without a port, names only this machine."""
     try:
         name = urllib.parse.urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -200,7 +200,7 @@ class _Asked(dict[str, Any]):
 def _names_of_callers() -> list[str]:
     """Return the keys of an environment that determine a caller's context.
 
-    They do not include tokens: the API sends no requests in a caller's name.
+    Tokens are not needed: the API sends no requests on behalf of callers.
     """
     asked = _Asked()
     context.RequestContext.from_environ(asked, overwrite=False)
@@ -217,8 +217,8 @@ _OF_CALLERS = _names_of_callers()
 class Context(Middleware):
     """Creates the context of a request from the result of authentication.
 
-    It, and not Keystone's middleware, refuses requests without a valid token,
-    so that all errors have the same format.
+    This class, not Keystone's middleware, refuses requests without a valid
+    token, so that all errors have the same format.
     """
 
     def __init__(self, app: Application) -> None:

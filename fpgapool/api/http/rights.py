@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rules that policies are made of, and the rights of several operations.
+"""The rules of policies, and policies that do not belong to a single route.
 
-Each route names its policy and that policy's default rule. The rights here
-belong to no single route: a right allows a caller to do more in some
-operations, or is required in several.
+Each route names its policy and that policy's default rule. A right, as defined
+here, allows a caller to do more in some operations, or is required in several.
 
 Keystone's default roles imply each other: in the project of the token, an
 administrator is also a manager, a manager is also a member, and a member is
@@ -132,7 +131,6 @@ class Right:
     operations: tuple[str, ...]
 
 
-#: The rights that belong to no single route.
 RIGHTS: list[Right] = []
 
 

@@ -21,8 +21,7 @@ _WAITING_SHARE = fractions.Fraction(2, 3)
 def count(conf: cfg.ConfigOpts) -> int | None:
     """Return how many requests this process answers at the same time.
 
-    :returns: the number; None if neither the configuration nor the web server
-        states it.
+    :returns: None if neither the configuration nor the web server states it.
     """
     threads: int | None = conf.api.server_threads or _of_uwsgi()
     if threads is None:

@@ -8,10 +8,7 @@ import datetime
 
 
 def text(time_s: float | None, timespec: str = "microseconds") -> str | None:
-    """Return a time as ISO 8601 text, in UTC.
-
-    :param time_s: seconds since the epoch; for None, None is returned.
-    """
+    """Return seconds since the epoch as ISO 8601 text in UTC, or None."""
     if time_s is None:
         return None
     moment = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
@@ -19,9 +16,8 @@ def text(time_s: float | None, timespec: str = "microseconds") -> str | None:
 
 
 def seconds(text: str) -> float:
-    """Return an ISO 8601 time as seconds since the epoch.
+    """Return an ISO 8601 time, by default in UTC, as seconds since the epoch.
 
-    :param text: the time, in UTC if it has no time zone.
     :raises ValueError: if it is not an ISO 8601 time.
     """
     moment = datetime.datetime.fromisoformat(text)

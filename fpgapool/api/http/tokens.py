@@ -65,8 +65,7 @@ class Authenticated:
     ) -> Iterable[bytes]:
         try:
             return self._app(environ, start_response)
-        # Errors of the second kind occur when Keystone's endpoints are looked
-        # up.
+        # Looking up Keystone's endpoints raises errors of the second kind.
         except (_KeystoneAway, *_AWAY):
             reason = "Keystone is unavailable"
         except auth_exceptions.MissingAuthPlugin:

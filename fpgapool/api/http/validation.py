@@ -26,10 +26,7 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Checker:
-    """Checks documents against a schema.
-
-    :param schema: a JSON schema (2020-12).
-    """
+    """Checks documents against a JSON Schema (2020-12)."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
@@ -44,8 +41,7 @@ class Checker:
             error.
         """
         errors_found = self._validator.iter_errors(document)
-        # A body may cause as many errors as it has members. A few are enough
-        # to choose one.
+        # There may be as many errors as members, but only one is reported.
         error = exceptions.best_match(
             itertools.islice(errors_found, _MAX_ERRORS)
         )
@@ -114,7 +110,7 @@ def read_body(req: falcon.Request, max_bytes: int) -> Any:
     try:
         data = req.bounded_stream.read(length_bytes)
     except OSError as error:
-        raise _invalid("body: it was not received in time") from error
+        raise _invalid("body: not received in time") from error
     if len(data) < length_bytes:
         raise _invalid(
             f"body: only {len(data)} of {length_bytes} bytes were received"

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Schemas of requests and answers, in JSON schema 2020-12."""
+"""Schemas of requests and responses, in JSON Schema 2020-12."""

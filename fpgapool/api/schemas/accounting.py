@@ -64,7 +64,8 @@ _USAGE_FILTERS = {
     ),
     "all_projects": common.described(
         common.FLAG,
-        "Allow usage of other projects: that of `project_id`, or of all.",
+        "Return the usage of `project_id` or, if that is omitted, of all"
+        " projects.",
     ),
     "accelerator": common.described(
         common.NAME, "Only usage by sessions with this accelerator."

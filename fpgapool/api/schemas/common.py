@@ -93,7 +93,7 @@ WORDS = {
 
 
 def matching(pattern: str, words: str) -> Schema:
-    """Return the part of a schema that requires strings of a pattern.
+    """Return the part of a schema that requires strings to match a pattern.
 
     :param pattern: a regular expression for the whole string.
     :param words: description of such a string, for error messages.
@@ -302,11 +302,13 @@ def newer(shown: Iterable[fields.Field]) -> list[str]:
 
 #: Filters for lists of resources that belong to projects.
 PROJECT_FILTERS = {
-    "all_projects": described(FLAG, "Also list those of other projects."),
+    "all_projects": described(
+        FLAG, "Also list the resources of other projects."
+    ),
     "project_id": described(
         NAME,
-        "Only those of this project; for a project other than your own,"
-        " `all_projects` is required.",
+        "Only the resources of this project; for a project other than your"
+        " own, `all_projects` is required.",
     ),
 }
 LIMIT = described(
@@ -352,7 +354,7 @@ def _comparisons(listed: fields.Fields) -> Iterator[tuple[str, Schema]]:
     shown = {field.shown: field for field in listed.shown}
     for parameter, member in listed.filters.items():
         field = shown[member]
-        # The text in a query must not be empty or of unlimited length.
+        # Text in a query must not be empty, and has a maximum length.
         kind = fields.NAME if field.kind is fields.TEXT else field.kind
         limits = {} if isinstance(field, fields.Option) else field.limits
         yield (

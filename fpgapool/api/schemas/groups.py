@@ -90,7 +90,7 @@ _HOST = common.record(
     ),
     endpoints=common.described(
         {"type": "array", "items": common.ENDPOINT},
-        "Where its desk listens; empty until it has started.",
+        "Where the host's desk listens; empty until the desk has started.",
     ),
     certificate_sha256=common.described(
         common.nullable(common.TEXT),

@@ -29,8 +29,8 @@ _WITH_STATE = {
         {"type": "number", "minimum": 0, "maximum": 366 * 86400},
         "Only with `draining`: seconds that sessions may stay. After that,"
         " sessions whose clients have not connected return to their places in"
-        " the queue, those of stateless accelerators continue in other slots,"
-        " and all others end.",
+        " the queue, sessions of stateless accelerators continue in other"
+        " slots, and all others end.",
     ),
 }
 
@@ -47,8 +47,8 @@ CHANGE_DEVICE = common.record(
     reservable_slots=common.described(
         common.COUNT,
         "Number of slots that instances can reserve, through flavors with"
-        " `resources:CUSTOM_FPGAPOOL_SLOT`. The pool keeps those that are not"
-        " reserved yet free of sessions of stateful accelerators.",
+        " `resources:CUSTOM_FPGAPOOL_SLOT`. Those that are not reserved yet"
+        " are not assigned to sessions of stateful accelerators.",
     ),
     state=_STATE,
     **_WITH_STATE,
@@ -66,8 +66,8 @@ TEST_SLOT = common.record(
         accelerator=common.described(
             common.NAME,
             "Public accelerator for the test. If it is out of service on the"
-            " host, a passed test returns it to service. By default, the tests"
-            " of a slot use its accelerators in turn.",
+            " host, a passed test returns it to service. By default, each test"
+            " of a slot uses the next of its accelerators.",
         ),
     )
 )

@@ -78,7 +78,7 @@ _PROFILE_MEMBERS = {
 _PROFILE = common.described(
     common.record(optional=list(_PROFILE_MEMBERS), **_PROFILE_MEMBERS),
     "The accelerator's profile; a new accelerator needs at least"
-    " `peak_bytes_per_s`. Files of the format `declaration` contain the"
+    " `peak_bytes_per_s`. Files in the format `declaration` contain the"
     " profile, and packages contain part of it.",
 )
 _PROPERTIES = common.described(

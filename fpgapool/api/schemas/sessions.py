@@ -53,7 +53,7 @@ _OWN: dict[fields.Kind, common.Schema] = {
 _SHOWN = description.FIELDS.shown
 _OPTIONS = common.of_options(description.FIELDS.options)
 
-#: A session in a list, without the members that only the conductor knows.
+#: A session in a list, without the members that only the conductor has.
 LISTED = common.record(
     common.newer(_SHOWN),
     **common.of_fields((one for one in _SHOWN if one.listed), _OWN),
@@ -78,8 +78,8 @@ CREATE_QUERY = common.record(
     optional=["dry_run"],
     dry_run=common.described(
         common.FLAG,
-        "Whether to open no session, and only return the expected outcome with"
-        " the status 200.",
+        "Open no session: only return the expected outcome, with the status"
+        " 200.",
     ),
 )
 
@@ -172,6 +172,13 @@ _DRY_RUN = common.record(
         {"type": ["number", "null"]},
         "Expected wait in seconds; null: unknown, or the session would be"
         " refused.",
+    ),
+    expected_wait_low_s=common.described(
+        {"type": ["number", "null"]},
+        "Lower end of the range in which nine of ten waits lie.",
+    ),
+    expected_wait_high_s=common.described(
+        {"type": ["number", "null"]}, "Upper end of that range."
     ),
 )
 DRY_RUN = common.record(dry_run=_DRY_RUN)

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The live page: static files, which use the REST API as any client does."""
+"""The live page: static files that call the REST API like any client."""

@@ -65,7 +65,7 @@ class Page:
     All files are loaded into memory, so no path can lead out of their
     directory.
 
-    :param keystone_url: URL at which users get tokens; None: they cannot.
+    :param keystone_url: URL at which users get tokens; None: there is none.
     :param is_open: whether the API runs without Keystone.
     """
 
@@ -198,7 +198,8 @@ def _headers(keystone_url: str | None) -> dict[str, str]:
         "base-uri": "'none'",
         "form-action": "'none'",
         "frame-ancestors": "'none'",
-        # Text from other users cannot become part of the page.
+        # Keeps scripts from inserting text, such as that of other users, as
+        # HTML or code.
         "require-trusted-types-for": "'script'",
     }
     policy = "; ".join(f"{name} {value}" for name, value in rules.items())
@@ -214,9 +215,6 @@ def _headers(keystone_url: str | None) -> dict[str, str]:
 
 
 def _has(header: str, tag: str) -> bool:
-    """Whether a client already has the file.
-
-    :param header: the request's ``If-None-Match``.
-    """
+    """Whether an ``If-None-Match`` header contains a file's tag."""
     known = [one.strip().removeprefix("W/") for one in header.split(",")]
     return tag in known or "*" in known

@@ -40,10 +40,10 @@ from fpgapool.vocabulary import states
 SERVICE_TYPE = "fpgapool"
 
 _GIVE_UP_S = 5.0
-# If the response comes sooner, the API did not wait.
+# If a response arrives sooner than this, the API did not wait.
 _SHORTEST_S = 0.1
-# A worker may report the end of a session to the pool only after the program's
-# next request; this is the maximum delay.
+# The pool may learn from the worker that a session has ended only after it has
+# received the program's next request; this is the maximum delay.
 _END_LAG_S = 5.0
 
 # The last sessions that this process ended, and when.
@@ -74,7 +74,7 @@ class PoolApi:
         credentials: instance.Credentials,
         renew: Callable[[str], PoolApi] | None = None,
     ) -> Self:
-        """Use an instance's token, which needs only the standard library.
+        """Use an instance's token; this needs only the standard library.
 
         :param renew: called if the token is no longer valid.
         """
@@ -165,7 +165,7 @@ class PoolApi:
         )
 
     def _admitted(self, enter: Callable[[Any], _T]) -> _T:
-        """Enter, with other credentials if the API rejects these."""
+        """Enter; if the API rejects the credentials, retry with others."""
         try:
             return enter(self._adapter)
         except errors.RequestRejected as exc:
@@ -176,9 +176,7 @@ class PoolApi:
 
 
 def _wanted(members: _Document) -> tuple[_Document, tuple[int, int]]:
-    """Return a request in the API's form, and the oldest version that supports
-    it.
-    """
+    """Return a request for the API, and the oldest version that accepts it."""
     wanted = {
         "accelerator": members["accelerator"],
         "claimed_bytes": members["size_bytes"],
@@ -356,7 +354,7 @@ class ApiDoor(doors.Door):
     def _post_client(
         self, group_id: str, deadline_s: float | None
     ) -> _Document:
-        """Become a client; if the response is late, undo it afterwards."""
+        """Attach as a client; if the response comes too late, detach again."""
 
         def end(posting: concurrent.futures.Future[_Document]) -> None:
             if posting.exception() is None:
@@ -387,7 +385,7 @@ class ApiDoor(doors.Door):
     def _detach_group(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
-        # ended=true: the program has left; it was not revoked.
+        # ended=true means that the program left, not that it was revoked.
         path = f"{_client_path(members)}?ended=true"
         self._requests.http("DELETE", path, deadline_s)
         return {}
@@ -568,7 +566,7 @@ class ApiDoor(doors.Door):
         """Turn a session's description into a notification."""
         self._revision = session["revision"]
         view = _view(session)
-        # After the conductor restarts, the secret becomes available later.
+        # After a conductor restart, the secret arrives only later.
         if view.state != states.READY or view.secret:
             self._events.append({"event": "session", "session": view})
 

@@ -19,14 +19,14 @@ from fpgapool.client.doors import door as doors
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
-# The version of the API that requests need by default.
+# Version of the API that requests use by default.
 _MICROVERSION = "1.0"
 
 #: Time limit for a response if the caller has no deadline.
 REQUEST_S = 30.0
-#: How long the API should wait for a change; it has its own limit.
+#: How long the API should wait for a change; its own limit may be shorter.
 POLL_S = 30.0
-#: Pauses before a request is repeated.
+#: Shortest and longest pause before a request is repeated.
 LEAST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 
@@ -39,10 +39,9 @@ Document: typing.TypeAlias = dict[str, Any]
 
 
 class Requests:
-    """Sends requests in separate threads.
+    """Sends requests in separate threads; thread-safe.
 
     A waiting thread can be woken; the request itself cannot be interrupted.
-    Thread-safe.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ class Requests:
             while not future.done():
                 self._cancel.check()
                 if self._lost:
-                    raise doors.ConnectionLost("the wait was abandoned")
+                    raise doors.ConnectionLost("this program stopped waiting")
                 left_s = channel.remaining_s(deadline_s)
                 if left_s == 0:
                     raise errors.OperationTimeout(
@@ -149,8 +148,8 @@ class Requests:
         ends_s = time.monotonic() + (REQUEST_S if left_s is None else left_s)
         while True:
             left_s = max(ends_s - time.monotonic(), LEAST_PAUSE_S)
-            # Limited even if the caller allows hours: a service that hangs
-            # never responds.
+            # Limit each attempt even if the caller allows hours: a service
+            # that hangs never responds.
             response = self._send(
                 method, path, body, min(left_s, POLL_S + REQUEST_S)
             )
@@ -167,7 +166,7 @@ class Requests:
     def _send(
         self, method: str, path: str, body: Document | None, timeout_s: float
     ) -> Any:
-        """:returns: the response, even if it is an error."""
+        """Return the response, even if it reports an error."""
         try:
             if self._require_tls:
                 self._check_tls()
@@ -262,7 +261,7 @@ def _document(response: Any) -> Document:
 # Codes for errors from a proxy in front of the API.
 _CODES = {401: codes.UNAUTHORIZED, 403: codes.FORBIDDEN}
 
-# Errors from a service that works: repeating the request at once is useless.
+# Errors that a working service returns: retrying at once is useless.
 _REFUSALS = frozenset(
     {
         codes.ACCELERATOR_OUT_OF_USE,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Enter a door, for one request or for the lifetime of a session."""
+"""Connect to a door, for one request or for the lifetime of a session."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def entered(
     *,
     require_tls: bool = False,
 ) -> Iterator[doors.Door]:
-    """Enter for the ``with`` block; translate the errors of a lost door."""
+    """Connect for a ``with`` block; translate errors of a lost connection."""
     door = enter(front_door, cancel, deadline_s, require_tls=require_tls)
     with contextlib.closing(door):
         try:

@@ -106,7 +106,8 @@ class Door(Protocol):
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
         """Wait for the next notification.
 
-        :returns: the notification; its session may already be a view.
+        :returns: the notification; its session may already be a
+            :class:`.view.SessionView`.
         :raises ConnectionLost: if the connection was lost.
         """
 
@@ -131,13 +132,13 @@ class Door(Protocol):
 
         The session then counts as complete, even if its worker can no longer
         report that. If the worker has confirmed the end, this does not wait
-        for a front door that is unavailable.
+        for an unavailable front door.
         """
 
     def shutdown(self) -> None:
         """Wake any waiting thread; later waits fail at once.
 
-        The thread sees a lost connection, and does not connect again.
+        The woken thread sees a lost connection and does not reconnect.
         """
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The front door of the client's own host, behind a Unix socket."""
+"""The front door of the client's own host, reached over a Unix socket."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _refusal_of(path: str) -> str | None:
     except OSError as exc:
         return f"{path}: {exc.strerror}"
     if not stat.S_ISDIR(found.st_mode):
-        return f"{directory}: is not a directory, or is a symbolic link"
+        return f"{directory}: is a symbolic link or not a directory"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"{directory}: is writable by its group or by all users"
     # The system's directory is safe: only root can create it.
@@ -158,7 +158,7 @@ class FrontDoor(doors.Door):
         if self._unwanted.is_set():
             self._hang_up()
             self._cancel.check()
-            raise errors.FrontDoorUnavailable("the wait was abandoned")
+            raise errors.FrontDoorUnavailable("this program stopped waiting")
 
     def reconnect(self, deadline_s: float | None = None) -> None:
         with self._lock:
@@ -262,8 +262,7 @@ class FrontDoor(doors.Door):
             self._channel.send(data, deadline_s=deadline_s)
         except channel.ChannelClosed as exc:
             # If the client was refused, sending may fail on a closed socket
-            # while the reason can still be read. If it cannot be read, reading
-            # fails in the same way.
+            # while the reason can still be read. If not, reading fails, too.
             if not isinstance(exc.__cause__, _NOBODY_LISTENS):
                 raise
 
@@ -374,7 +373,7 @@ class FrontDoor(doors.Door):
         """
         pause_s = _FIRST_CANCEL_PAUSE_S
         while channel.remaining_s(deadline_s):
-            # Use a separate token, because the request's may be cancelled.
+            # Use a separate token: the session's may already be cancelled.
             token = cancelling.CancelToken()
             try:
                 other = FrontDoor(self.path, token, deadline_s)
@@ -384,8 +383,8 @@ class FrontDoor(doors.Door):
                 finally:
                     other.close()
             except doors.TurnedAway:
-                # The front door is full, perhaps because of the connection of
-                # this object. Ending it cancels its own requests, but not
+                # The front door is full, perhaps because of this object's own
+                # connection. Shutting it down cancels its requests, but not
                 # those of an earlier connection.
                 self.shutdown()
             except (errors.FrontDoorUnavailable, doors.ConnectionLost):
@@ -393,7 +392,7 @@ class FrontDoor(doors.Door):
                     return
             except (errors.FpgapoolError, OSError):
                 return
-            # Pause randomly, because other clients retry at the same time.
+            # Pause for a random time, because other clients also retry now.
             time.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
 
@@ -421,5 +420,5 @@ def _error_of(message: messages.Message) -> errors.FpgapoolError:
         error = {}
     return errors.rejection(
         str(error.get("code", codes.PROTOCOL_ERROR)),
-        str(error.get("message", "the front door refused; reason unknown")),
+        str(error.get("message", "the front door gave no reason")),
     )

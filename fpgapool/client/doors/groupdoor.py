@@ -24,7 +24,7 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 
-# The desk of this host, if it belongs to the group.
+# Endpoint of this host's desk, if the host belongs to the group.
 _LOCAL = {"network": views.LOCAL_NETWORK, "address": "", "port": 0}
 
 _MEMBERS_S = 10.0
@@ -47,8 +47,8 @@ class Access:
     :ivar members: the hosts of the group, with the number of members on each.
     :ivar profile: public description of the group's accelerator; empty if the
         program's project has no access to it.
-    :ivar application: programs with the same value share blocks; if empty,
-        none are shared.
+    :ivar application: programs with the same value share blocks; an empty
+        string means that no blocks are shared.
     """
 
     group_id: str
@@ -63,8 +63,7 @@ class Access:
 class GroupDoor:
     """Gives one program access to one group, through any door.
 
-    Its methods may be called from several threads; each call uses its own
-    connection.
+    Several threads may call its methods; each call has its own connection.
 
     :param front_door: path of the front door's socket, or the pool's API.
     """
@@ -151,8 +150,7 @@ class GroupDoor:
     def connect_local(self, access: Access, host_id: str) -> socket.socket:
         """Connect to the desk of this host.
 
-        The host's front door provides the connection, if this program may use
-        a front door.
+        The host's front door provides it, if this program may use one.
 
         :raises OSError: if there is no connection.
         """
@@ -187,7 +185,7 @@ class GroupDoor:
             [(operation, ids)],
             front_door=self._front_door,
             timeout_s=limit_s,
-            # No cancel: the program's own cancellation must not end this.
+            # Without cancel: the program's own cancellation must not end this.
             require_tls=self._require_tls,
         )
         return reply
@@ -213,8 +211,7 @@ def _request_desk(
 ) -> socket.socket:
     """Request the desk; retry while the agent does not know this client.
 
-    Otherwise, tasks would use a connection over a slower network for as long
-    as it lasts.
+    Otherwise, tasks would use a slower connection for as long as it lasts.
     """
     patient_until_s = channel.deadline_after(_UNKNOWN_S)
     while True:
@@ -240,7 +237,7 @@ def members_of(document: Document) -> groups.MemberList:
         )
     except (KeyError, TypeError, frames.ProtocolError) as exc:
         raise errors.RequestRejected(
-            codes.PROTOCOL_ERROR, f"the pool sent an invalid client: {exc}"
+            codes.PROTOCOL_ERROR, f"the pool's reply is invalid: {exc}"
         ) from exc
 
 

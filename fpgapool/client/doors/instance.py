@@ -27,16 +27,14 @@ from fpgapool.client.doors import door as doors
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 
-#: Environment variables that name the API and the instance's token, in place
-#: of Nova's data.
+#: Environment variables that override Nova's data: API URL and token.
 API_URL = "FPGAPOOL_API_URL"
 _VERSION_PATH = "/v1"
 TOKEN = "FPGAPOOL_INSTANCE_TOKEN"
 CA_FILE = "FPGAPOOL_CA_FILE"
-#: URL of the metadata service, if not the usual one; if empty, the service is
-#: not queried.
+#: URL of the metadata service; an empty value disables its use.
 METADATA_URL = "FPGAPOOL_METADATA_URL"
-#: Where a config drive is mounted, if not at the usual place.
+#: Mount point of the config drive.
 CONFIG_DRIVE = "FPGAPOOL_CONFIG_DRIVE"
 
 DEFAULT_METADATA_URL = "http://169.254.169.254"
@@ -54,7 +52,7 @@ _DRIVES_STAY = (
 )
 
 _METADATA_S = 2.0
-# How long the metadata service counts as absent before the next query.
+# How long after a failure the metadata service is not queried again.
 _ABSENT_S = 10.0
 # How long, and how often, to query a metadata service that knows the pool but
 # has no token for this instance: the pool may have responded to Nova too late.
@@ -72,7 +70,7 @@ Pause: typing.TypeAlias = Callable[[float], bool]
 class Credentials:
     """An instance's access to the pool.
 
-    :ivar ca_cert: additional CA certificates for the API, in PEM; or None.
+    :ivar ca_cert: additional CA certificates for the API in PEM, or None.
     """
 
     api_url: str
@@ -274,7 +272,7 @@ def _drives(environ: Environment) -> list[pathlib.Path]:
     for line in lines:
         device, _, rest = line.partition(" ")
         if device.startswith("/") and os.path.realpath(device) in devices:
-            # Spaces in the path are written as octal numbers.
+            # Spaces in the path are written as octal escapes.
             point = rest.partition(" ")[0].replace("\\040", " ")
             found.append(point)
     names = dict.fromkeys([*found, *_MOUNT_POINTS])
@@ -317,15 +315,12 @@ def _read_service(url: str) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class HttpAnswer:
-    """An HTTP response."""
-
     status_code: int
     content: bytes = dataclasses.field(repr=False)
     headers: Mapping[str, str]
 
     @property
     def ok(self) -> bool:
-        """Whether the request succeeded."""
         return self.status_code < 400
 
     def json(self) -> typing.Any:
@@ -347,7 +342,7 @@ def _exchange(
     :raises OSError: if there is no response in time.
     :raises ValueError: if the URL or the response is invalid.
     """
-    # Imported here, because programs with a front door do not need these.
+    # Imported here: programs with a front door do not need these modules.
     import http.client
     import ssl
 
@@ -372,7 +367,7 @@ def _exchange(
         connection.request(method, path, body, dict(headers))
         with connection.getresponse() as response:
             content = _read_all(connection, response, ends_s)
-        # Proxies change the case of header names.
+        # Proxies may change the case of header names.
         found = {n.title(): value for n, value in response.headers.items()}
         return HttpAnswer(response.status, content, found)
     except http.client.HTTPException as exc:
@@ -413,7 +408,6 @@ class TokenAdapter:
         self._endpoint = versioned(credentials.api_url)
 
     def get_endpoint(self) -> str:
-        """Return the URL of the API."""
         return self._credentials.api_url
 
     def request(

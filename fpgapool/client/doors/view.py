@@ -38,16 +38,17 @@ class Endpoint(NamedTuple):
 class SessionView:
     """The state of a session at one moment.
 
-    :ivar state: QUEUED, PREPARING, READY, ACTIVE, DETACHED, or one of the
-        final states.
+    :ivar state: QUEUED, PREPARING, READY, ACTIVE, DETACHED, or a final state.
     :ivar reason: code that says why the session ended or was rejected, or why
         this machine's CPU computes instead.
     :ivar revision: increases with every change.
-    :ivar secret: for the first connection to the worker; set only in READY.
+    :ivar secret: for the first connection to the worker; empty unless READY.
     :ivar queue_position: position in the queue; 0 is the next to be served.
     :ivar expected_wait_s: expected remaining wait for a slot; None if unknown.
-    :ivar chunk_bytes: longest piece that all workers of the pool accept; None
-        if unknown.
+        Nine of ten waits lie between ``expected_wait_low_s`` and
+        ``expected_wait_high_s``.
+    :ivar chunk_bytes: maximum piece length that all workers of the pool
+        accept; None if unknown.
     """
 
     session_id: str
@@ -68,13 +69,15 @@ class SessionView:
     queue_position: int | None = None
     pending_reasons: tuple[str, ...] = ()
     expected_wait_s: float | None = None
+    expected_wait_low_s: float | None = None
+    expected_wait_high_s: float | None = None
     chunk_bytes: int | None = None
 
     @property
     def ending(self) -> tuple[str, str]:
         """The code and message of the session's error."""
         if self.reason == codes.OK:
-            return codes.SESSION_CLOSED, "the session was used and closed"
+            return codes.SESSION_CLOSED, "the session has already been closed"
         message = self.message or f"the session is {self.state}"
         return self.reason or self.state, message
 
@@ -84,8 +87,7 @@ class SessionView:
 
         :param members: decoded JSON, whose unknown members are ignored; or a
             view that a door has already read.
-        :raises frames.ProtocolError: if a member is missing or has the wrong
-            type.
+        :raises frames.ProtocolError: if a member is missing or malformed.
         """
         if isinstance(members, SessionView):
             return members
@@ -116,9 +118,9 @@ def _read(
 ) -> dict[str, Any]:
     """Return the known members of a view.
 
-    It makes few calls, because a session is read several times as it opens.
+    It avoids calls, because a session is read several times while it opens.
 
-    :param names: names of members that the document calls differently.
+    :param names: the document's names of members, where they differ.
     """
     found: dict[str, Any] = {}
     for name, kinds in _KINDS.items():
@@ -172,10 +174,10 @@ def _seconds(value: Any) -> float:
 
 
 _REQUIRED = ("session_id", "state")
-#: Members that have different names in messages.
+#: Members that have a different name in messages.
 _NAMES = {"host_name": "slot_host_name"}
 _JSON: dict[object, tuple[type, ...]] = {float: (int, float)}
-#: Types of each member in JSON; for an optional member, the type besides None.
+#: JSON types of each member, without None.
 _KINDS = {
     name: _JSON.get(kind, (kind,))
     for name, type_ in typing.get_type_hints(SessionView).items()
@@ -187,7 +189,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 }
 
 _DESCRIBED = [one for one in description.FIELDS.shown if one.name in _KINDS]
-#: The API's names of the described members.
+#: The API's names for the described members.
 _SHOWN = {one.name: str(one.shown) for one in _DESCRIBED}
 #: Members that all versions of the API return.
 _ALWAYS_SHOWN = [_SHOWN[one.name] for one in _DESCRIBED if one.since == (1, 0)]

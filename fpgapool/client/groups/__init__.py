@@ -4,7 +4,7 @@
 
 :mod:`.group` is what ``group_open()`` returns. :mod:`.grouptasks` sends each
 task to a host and receives the results, :mod:`.grouphosts` keeps the hosts
-connected, and :mod:`.grouplink` has the tasks and locks of one host.
+connected, and :mod:`.grouplink` tracks the tasks and locks of one host.
 
-Programs and transfers use groups, which never open a session.
+Programs and transfers use groups; groups never open sessions.
 """

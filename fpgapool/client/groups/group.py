@@ -59,10 +59,9 @@ def group_open(
     :param window_tasks: maximum number of tasks at the group's desks; others
         wait in this process. A desk may allow fewer.
     :param front_door: the path of a front door's socket, or the pool's API.
-        None means the first of these that exists: the API that the environment
-        names, the front door of this host and, in an instance, the API that
-        Nova names.
-    :param cancel: setting it ends this call, or all tasks.
+        None means the first that exists: the API named by the environment,
+        this host's front door or, in an instance, the API named by Nova.
+    :param cancel: setting it ends this call and, later, all tasks.
     :param require_tls: see :func:`fpgapool.client.acc_open`.
     :param application: programs of this project that specify the same name
         share blocks with each other.
@@ -74,8 +73,7 @@ def group_open(
     :returns: the group; its desks are connected in the background.
     :raises errors.InvalidRequest: if an argument is invalid; with the code
         ``WRONG_ACCELERATOR`` if the group has a different accelerator.
-    :raises errors.FrontDoorUnavailable: if there is no front door, or it is
-        unavailable.
+    :raises errors.FrontDoorUnavailable: if no front door is available.
     :raises errors.RequestRejected: if the pool rejects the request; with the
         code ``GROUP_NOT_FOUND`` if there is no such group.
     :raises errors.OperationTimeout: if ``timeout_s`` is exceeded.
@@ -115,7 +113,7 @@ class Group:
     Data can be any object with the buffer protocol, such as ``bytes`` or a
     NumPy array. The result for an array is an array of the same type, with the
     same shape if it has the same size; for other data, it is ``bytes``. A
-    member keeps a :class:`fpgapool.client.Block` while it has space. Do not
+    member caches a :class:`fpgapool.client.Block` while it has space. Do not
     change data before its result is available: a task whose slot, desk or
     connection is lost runs again.
     """
@@ -137,7 +135,7 @@ class Group:
         self._check_params = checks.schema_check(
             access.profile.get("params_schema") or {}
         )
-        # The last checked parameters, because most tasks use the same ones.
+        # The parameters checked last; most tasks use the same ones.
         self._checked: bytes | None = None
         self._token = token
         try:
@@ -197,15 +195,13 @@ class Group:
         :param params: parameters of the accelerator; bytes are sent as
             hexadecimal digits. They are checked against the accelerator's
             schema before they are sent.
-        :param offset: position of the input in a stateless accelerator's
-            stream.
+        :param offset: position of the input in a stateless stream.
         :param arguments: data that the accelerator takes in addition to the
-            input, such as a model, by number. Members keep it like blocks.
+            input, such as a model, by number. Members cache it like blocks.
         :param timeout_s: time limit; the task itself may continue.
         :raises errors.InvalidRequest: if an argument is invalid; with the code
-            ``INVALID_PARAMS`` if parameters are.
-        :raises errors.TaskFailed: if the task fails, with the code of the
-            failure.
+            ``INVALID_PARAMS`` if the parameters are invalid.
+        :raises errors.TaskFailed: if the task fails, with the failure's code.
         :raises errors.OperationTimeout: if ``timeout_s`` is exceeded.
         :raises errors.SessionClosed: if the group was closed.
         :raises errors.FrontDoorUnavailable: if the pool is unreachable for
@@ -228,9 +224,8 @@ class Group:
         """Run a task in the background.
 
         :returns: the task's future; ``asyncio.wrap_future`` makes it
-            awaitable. Callbacks run in a thread that receives results, so they
-            should be short. They may submit tasks, but must not wait for this
-            group.
+            awaitable. Callbacks run in a thread that receives results: they
+            should be short, and may submit tasks, but not wait for the group.
         :raises: as :meth:`run`, for invalid arguments.
         """
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
@@ -252,7 +247,8 @@ class Group:
         """Run a task for each piece of data.
 
         As many pieces are read ahead as the window allows. This is faster than
-        calling :meth:`submit` for each, because the waiting thread receives.
+        calling :meth:`submit` for each piece, because the waiting thread
+        itself receives the results.
 
         :raises: as :meth:`run`, when the iterator reaches the failed task.
         """
@@ -307,8 +303,7 @@ class Group:
         member is lost, or if the connection is lost for longer than the grace
         period; tasks then fail with ``LOCK_LOST``.
 
-        :raises errors.TaskFailed: with ``LOCK_LIMIT`` if no more locks are
-            allowed.
+        :raises errors.TaskFailed: with ``LOCK_LIMIT`` if too many locks exist.
         :raises errors.OperationTimeout: if ``timeout_s`` is exceeded.
         """
         if getattr(self._mine, "lock", None) is not None:
@@ -394,7 +389,7 @@ class Group:
 
 
 def _buffer(data: Any) -> tuple[rings.Buffer, Callable[[memoryview], Any]]:
-    """Return an input's bytes, and a function from output to result."""
+    """Return an input's bytes, and a function that converts its output."""
     if data.__class__ is bytes:
         return data, bytes
     # A program that passes an array has already imported NumPy.

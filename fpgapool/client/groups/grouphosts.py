@@ -81,10 +81,8 @@ class Hosts(grouptasks.Tasks):
         return True
 
     def _use_members(self, members: groups.MemberList) -> None:
-        """Use the hosts of a list, unless it is old; call with the lock."""
         if members.revision <= self._revision or not members.hosts:
-            # If there are no hosts, keep trying the previous ones until there
-            # are others.
+            # If the list is empty, keep trying the previous hosts.
             return
         self._revision = members.revision
         hosts = {host.host_id: host for host in members.hosts}
@@ -126,7 +124,6 @@ class Hosts(grouptasks.Tasks):
         link.changed.notify_all()
 
     def _leave_locked(self) -> None:
-        """Move tasks from hosts whose members are all locked by others."""
         links = self._links.values()
         if any(link.has_room() and not link.locked for link in links):
             for link in links:
@@ -181,7 +178,7 @@ class Hosts(grouptasks.Tasks):
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _ask_door(self) -> None:
-        """Query the door for the group's hosts, as no desk is reachable.
+        """Query the door for the group's hosts, because no desk is reachable.
 
         The pool is unavailable while neither a desk nor the door responds.
         """
@@ -223,7 +220,7 @@ class Hosts(grouptasks.Tasks):
             for number in link.stale_locks:
                 link.send(records.header(groups.UNLOCK, number))
             link.stale_locks.clear()
-            # Send tasks that run under a lock, which were queued in the link.
+            # Send the tasks under a lock, which were queued in the link.
             link.flush()
             self._go_on()
         while self._is_needed(link, wire):
@@ -241,7 +238,7 @@ class Hosts(grouptasks.Tasks):
         wire.close()
 
     def _learn_limit(self) -> None:
-        """Use the limit of the strictest desk; call with the lock."""
+        """Use the limit of the strictest desk; call with the lock held."""
         self._most_bytes = min(
             (
                 link.wire.opened.max_task_bytes

@@ -45,7 +45,7 @@ class GroupTask:
     :ivar lock: the lock that it runs under, or that it requests.
     :ivar out: converts the output to the result, and must copy it.
     :ivar blocks: blocks of its arguments, by number; 0 is its input.
-    :ivar brings: numbers of the blocks to send along, as a member lacked them.
+    :ivar brings: numbers of blocks to send, too, because a member lacked them.
     """
 
     kind: int
@@ -61,7 +61,7 @@ class GroupTask:
     number: int = 0
     result: Any = None
     error: errors.FpgapoolError | None = None
-    #: Set by a thread that waits for the end.
+    #: Created by a thread that waits for the task to end.
     finished: threading.Event | None = None
     #: Called with this task when it ends.
     notify: Callable[[GroupTask], None] | None = None
@@ -129,13 +129,12 @@ class HostLink:
 
     The group's lock guards all attributes.
 
-    :ivar unsent: records for which there was no room yet.
-    :ivar received: records from the desk that must still be handled.
-    :ivar followed: number of unanswered tasks for which no thread is
-        receiving.
+    :ivar unsent: records that wait for room in the connection.
+    :ivar received: records from the desk that are not handled yet.
+    :ivar followed: number of unanswered tasks for which no thread receives.
     :ivar locked: whether all its members are locked, so that other tasks wait.
-    :ivar wanted: whether it is used; an unlisted host is, while this client
-        holds a lock there.
+    :ivar wanted: whether it is in use; an unlisted host stays in use while
+        this client holds a lock there.
     :ivar stale_locks: ended locks of which the desk has not been notified.
     """
 
@@ -164,8 +163,7 @@ class HostLink:
     def load(self, task: GroupTask) -> tuple[bool, float, str]:
         """Return a sort key that puts the best host for a task first.
 
-        A host that lacks the task's longest block counts as if it had one more
-        task per member.
+        Lacking the task's longest block counts like one more task per member.
         """
         load = (len(self.unanswered) + 1) / self.host.members
         if task.blocks:
@@ -215,7 +213,7 @@ class HostLink:
         self._there = references.Shelf(cache_bytes * self.host.members)
 
     def missed(self, task: GroupTask, numbers: object) -> None:
-        """Let a task send along the blocks that its member lacked.
+        """Record that a member lacked blocks; the task is sent with them.
 
         :raises frames.ProtocolError: if it has already sent them.
         """
@@ -225,7 +223,7 @@ class HostLink:
         if not fresh:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "a member reports data missing that it has received",
+                "a member reports that data is missing, but it was sent",
             )
         task.brings |= fresh
 
@@ -247,7 +245,7 @@ class HostLink:
             self.unsent.append(parts)
 
     def flush(self) -> None:
-        """Send records for which there was no room before."""
+        """Send the queued records for which there is now room."""
         while self.unsent and self._put(self.unsent[0]):
             self.unsent.popleft()
 

@@ -29,7 +29,7 @@ from fpgapool.vocabulary import group
 
 _MAX_TASK_ID = 2**32 - 1
 
-#: A task fails after losing more members than this: it may be the cause.
+#: A task fails if it loses more members than this: it may be the cause.
 _MAX_LOSSES = 2
 
 
@@ -60,7 +60,7 @@ class Tasks:
         self._closing = False
 
     def _use_members(self, members: groups.MemberList) -> None:
-        """Use the hosts of a list, unless it is old; call with the lock."""
+        """Use a newer list of hosts; call with the lock held."""
         raise NotImplementedError
 
     def _leave(self, link: grouplink.HostLink) -> None:
@@ -118,7 +118,7 @@ class Tasks:
             self._dispatch()
 
     def _dispatch(self) -> None:
-        """Send waiting tasks while the window allows; call with the lock."""
+        """Send tasks while the window has room; call with the lock held."""
         waiting = self._waiting
         while waiting and self._sent < self._window_tasks:
             link = self._best_link(waiting[0])
@@ -129,7 +129,7 @@ class Tasks:
     def _best_link(
         self, task: grouplink.GroupTask
     ) -> grouplink.HostLink | None:
-        """Return the host for one more task; call with the lock."""
+        """Return the host for one more task; call with the lock held."""
         return min(
             (link for link in self._links.values() if link.has_room()),
             key=lambda link: link.load(task),
@@ -139,7 +139,7 @@ class Tasks:
     def _send(
         self, task: grouplink.GroupTask, link: grouplink.HostLink
     ) -> None:
-        """Send a task to a host; call with the lock."""
+        """Send a task to a host; call with the lock held."""
         if task.kind == groups.LOCK:
             task.number = task.lock.number
             if task.lock.link is not None:
@@ -204,7 +204,7 @@ class Tasks:
         return None
 
     def _follow(self, task: grouplink.GroupTask) -> None:
-        """Hand a task to its host's own thread; call with the lock."""
+        """Hand a task to its host's own thread; call with the lock held."""
         if task.followed:
             return
         task.followed = True
@@ -218,20 +218,20 @@ class Tasks:
         A thread that waits for a task of one host does not serve other hosts.
         """
         if link.locked:
-            # Keep receiving, because the desk reports when it is unlocked.
+            # Keep receiving: the desk reports when a member is unlocked.
             return True
         return bool(link.unanswered) and (
             link.followed > 0 or self._closing or len(self._links) > 1
         )
 
     def _wake(self) -> None:
-        """Wake the hosts' threads that must receive; call with the lock."""
+        """Wake hosts' threads that must receive; call with the lock held."""
         for link in self._links.values():
             if not link.led and self._needs_its_thread(link):
                 link.changed.notify_all()
 
     def _go_on(self) -> None:
-        """Send waiting tasks and receive results; call with the lock."""
+        """Send waiting tasks and receive results; call with the lock held."""
         self._dispatch()
         self._wake()
 
@@ -279,7 +279,7 @@ class Tasks:
         """
         try:
             if type(record) is bytes:
-                # The usual case: a private copy, which the desk cannot change.
+                # The usual case: the desk cannot change this private copy.
                 task_id, kind, middle_bytes, _ = records.head(record)
                 if kind == records.DONE:
                     start = records.HEADER_BYTES + middle_bytes
@@ -326,7 +326,7 @@ class Tasks:
     def _answered(
         self, link: grouplink.HostLink, key: tuple[int, int]
     ) -> grouplink.GroupTask | None:
-        """Remove a task from the unanswered ones; call with the lock."""
+        """Remove a task from the unanswered ones; call with the lock held."""
         task = link.unanswered.pop(key, None)
         if task is not None:
             link.followed -= task.followed
@@ -404,10 +404,10 @@ class Tasks:
     def _wait_again(
         self, task: grouplink.GroupTask
     ) -> errors.FpgapoolError | None:
-        """Requeue a task for another host; call with the lock.
+        """Requeue a task for another host; call with the lock held.
 
-        :returns: the error if all tasks have ended; otherwise None.
-            :meth:`fail` does not find tasks of hosts that were just left.
+        :returns: the error if all tasks have ended, else None. The caller must
+            report the error, because :meth:`fail` has not seen this task.
         """
         if self.failure is None:
             self._waiting.appendleft(task)
@@ -416,7 +416,7 @@ class Tasks:
     def _ask_another(
         self, link: grouplink.HostLink, task: grouplink.GroupTask
     ) -> bool:
-        """Request a lock that one host refused from another, if any.
+        """After one host refused a lock, request it from another, if any.
 
         Each host has its own limits.
         """

@@ -127,7 +127,7 @@ def _grace_s(document: dict[str, Any]) -> float:
     grace_s = document.get("resume_grace_s")
     if not isinstance(grace_s, int | float):
         return _DEFAULT_GRACE_S
-    # JSON numbers may exceed a float, and no client should retry forever.
+    # A huge number must neither overflow nor make the client retry forever.
     return float(min(max(grace_s, 0), _LONGEST_GRACE_S))
 
 
@@ -148,10 +148,9 @@ def _shared_buffers(document: dict[str, Any], chunk_bytes: int) -> int:
 class SharedBuffers:
     """The worker's input and output buffers, mapped into this process.
 
-    The mappings exist as long as there is a view of them.
+    A mapping exists as long as there is a view of it.
 
-    :raises frames.ProtocolError: if a memfd is smaller than announced, or
-        could shrink.
+    :raises frames.ProtocolError: if a memfd is too small, or could shrink.
     """
 
     def __init__(
@@ -215,7 +214,7 @@ class SharedBuffers:
 
 @functools.cache
 def _libc() -> ctypes.CDLL:
-    # Cached: each CDLL object creates its own function classes.
+    # Cached, because each CDLL object creates its own function classes.
     libc = ctypes.CDLL(None, use_errno=True)
     address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     libc.mmap.restype = libc.mremap.restype = address
@@ -254,7 +253,7 @@ class _Pair:
 
     Only one thread at a time can use a socket or TLS connection.
 
-    :param back: data from the worker, once the worker has switched to it.
+    :param back: carries data from the worker once the worker switches to it.
     """
 
     def __init__(self, there: channel.Channel, back: channel.Channel) -> None:
@@ -313,7 +312,7 @@ class Connection:
     ) -> frames.FrameHeader:
         """Receive a frame's header, and check its length against the limit.
 
-        Otherwise, a worker could make this process allocate any amount.
+        Otherwise, a worker could make this process use up its memory.
         """
         while True:
             header = channel.recv_header(
@@ -362,7 +361,7 @@ class Connection:
 class Dialer:
     """Connects to the worker of a session.
 
-    :param features: optional features that the worker must support.
+    :param features: features that the worker must support.
     :param returns: use a second connection for data from the worker, if the
         worker is on another host and supports that.
     """
@@ -396,10 +395,9 @@ class Dialer:
     ) -> Connection:
         """Connect for the first time.
 
-        :param params: the accelerator's parameters, which go only to the
-            worker.
-        :param start_input_offset_bytes: where input that began in another
-            slot continues.
+        :param params: the accelerator's parameters, sent only to the worker.
+        :param start_input_offset_bytes: offset at which input that began in
+            another slot continues.
         :raises WorkerError: if the worker refuses; with code
             ``CHECKSUM_UNAVAILABLE`` if it does not support checksums, or
             ``TLS_REQUIRED`` if it does not use TLS.
@@ -433,7 +431,7 @@ class Dialer:
         return self._dial(members, deadline_s)
 
     def outcome(self, deadline_s: float | None) -> views.SessionView | None:
-        """Query the front door whether the session has lost its slot.
+        """Query the front door to find out whether the session lost its slot.
 
         :returns: the session if it has ended, is waiting again, or has another
             slot; None if it continues or its state is unknown.
@@ -469,7 +467,7 @@ class Dialer:
     def _twice(
         self, request: Callable[[], _T], deadline_s: float | None
     ) -> _T:
-        """Send a request, and again if the agent may have been restarted."""
+        """Send a request; repeat it once if the agent may have restarted."""
         try:
             return request()
         except doors.ConnectionLost:

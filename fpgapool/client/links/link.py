@@ -2,8 +2,8 @@
 
 """Connections for data, to a session's worker or a group's desk.
 
-Workers and desks are reached in the same way, and greet with HELLO and
-OPENED. What follows differs: the stream of a session
+Connecting to a worker or a desk works in the same way, up to HELLO and OPENED.
+What follows differs: the stream of a session
 (:mod:`fpgapool.client.links.connection`), or the records of a group
 (:mod:`fpgapool.client.links.wires`).
 """
@@ -50,8 +50,8 @@ def connect(
 ) -> channel.Channel:
     """Connect to an endpoint.
 
-    :param certificate_sha256: hash of the peer's certificate; None means that
-        it does not use TLS.
+    :param certificate_sha256: hash of the peer's certificate; None without
+        TLS.
     :param connect_local: connects to the peer if it is on this host.
     """
     if endpoint.network == views.LOCAL_NETWORK:

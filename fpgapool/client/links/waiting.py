@@ -34,10 +34,10 @@ _OUTAGES = {
     codes.DATABASE_UNAVAILABLE,
     codes.RATE_LIMITED,
 }
-# Errors that may mean an outage.
+# Errors that may indicate an outage.
 _REFUSALS = (errors.RequestRejected, errors.FrontDoorUnavailable)
-# How long a full front door may turn away a program that would wait without
-# limit for an unreachable one. If all other programs wait, no place is freed.
+# How long to retry at a full front door, even if an unreachable one would be
+# retried without limit. If all its clients wait, no place ever becomes free.
 _TURNED_AWAY_PATIENCE_S = 15.0
 # Error codes of a worker whose assignment was revoked.
 _OVER = codes.SLOT_LOST | {codes.UNAUTHORIZED}
@@ -79,12 +79,11 @@ class Attempts:
         return self.count <= self._most
 
     def forget(self) -> None:
-        """Reset the count."""
         self._reached = ()
 
 
 class Absence:
-    """Tracks whether the pool is unreachable, and for too long; thread-safe.
+    """Tracks how long the pool has been unreachable; thread-safe.
 
     :param timeout_s: how long it may be unreachable; None means no limit.
     """
@@ -100,7 +99,7 @@ class Absence:
 
     @property
     def until_s(self) -> float | None:
-        """When to give up; None if the pool is reachable or has no limit."""
+        """When to give up; None if it is reachable or there is no limit."""
         if self._timeout_s is None or self._since_s is None:
             return None
         return self._since_s + self._timeout_s
@@ -112,7 +111,7 @@ class Absence:
             self._announced = False
 
     def answered(self) -> None:
-        """Record a response, although the outage continues for the program."""
+        """Record a response; for the program, the outage continues."""
         with self._lock:
             self._since_s = None
 
@@ -124,8 +123,8 @@ class Absence:
     ) -> None:
         """Record that the pool does not respond.
 
-        :param since_s: when that began; None means now.
-        :raises errors.FrontDoorUnavailable: if that has lasted too long.
+        :param since_s: when the outage began; None means now.
+        :raises errors.FrontDoorUnavailable: if it has lasted too long.
         """
         with self._lock:
             if self._since_s is None:
@@ -143,7 +142,7 @@ class Absence:
             )
 
     def announce(self, what: str, gives_up_s: float | None) -> None:
-        """Notify the program what does not respond, and when to give up."""
+        """Notify the program of what does not respond, and when to give up."""
         if self._on_away is not None:
             self._on_away(what, channel.remaining_s(gives_up_s))
 
@@ -162,13 +161,12 @@ class SlotSeeker:
     :param door: front door; the seeker reconnects to it after an outage.
     :param away_timeout_s: how long the whole pool, not only its conductor, may
         be unreachable; None means that ``patience_s`` is the only limit.
-    :param on_away: called when the pool or the slot's worker becomes
-        unreachable.
+    :param on_away: called when the pool or the worker becomes unreachable.
     """
 
-    #: Why the CPU computes and no slot will; None if a slot does or still may.
+    #: Why this machine's CPU does the work; None if a slot does or still may.
     fallback_reason: str | None = None
-    #: Estimated energy of this machine's CPU, if it computes.
+    #: Estimated energy in joules that this machine's CPU used, if it computes.
     cpu_energy_j: float | None = None
 
     def __init__(
@@ -231,15 +229,13 @@ class SlotSeeker:
     ) -> tuple[connections.Dialer, connections.Connection]:
         """Request the session and connect to its first slot.
 
-        :param ask: sends the request; called again if the connection to the
-            front door was lost.
+        :param ask: sends the request; called again if the connection was lost.
         :param queue_deadline_s: absolute deadline for waiting in the queue.
             The pool enforces it; the client does so if the pool cannot, or
             if ``patience_s`` is limited.
         :param patience_s: how long a front door may be unreachable or hang;
             None means no limit.
-        :param asked_s: time of the first request without a reply; None means
-            now.
+        :param asked_s: time of the first unanswered request; None means now.
         :raises Ended: if the session ended.
         """
         self._start(
@@ -270,7 +266,7 @@ class SlotSeeker:
         offsets_bytes: tuple[int, int],
         deadline_s: float | None,
     ) -> Ask:
-        """:returns: the function that requests another slot."""
+        """Return the function that requests another slot."""
         self._start(
             lost.generation,
             offsets_bytes,
@@ -304,7 +300,7 @@ class SlotSeeker:
         self._lost_since_s = None
 
     def stop(self) -> None:
-        """Make every current and later wait return soon."""
+        """Make all current and later waits return soon."""
         self._stopped = True
         self.door.shutdown()
 
@@ -389,12 +385,12 @@ class SlotSeeker:
         away_since_s: float | None,
         until_s: float | None = None,
     ) -> _T:
-        """Send a request to the front door while time and patience remain.
+        """Send a request to the front door within the time limits.
 
         :param away_since_s: since when a reply has been missing; None if no
             reply is expected soon.
         :raises errors.FrontDoorUnavailable: if there is no reply in time.
-        :raises errors.OperationTimeout: if there is none until ``until_s``.
+        :raises errors.OperationTimeout: if there is none before ``until_s``.
         """
         limit_s = self._limit_s()
         patient_until_s = earliest(
@@ -418,8 +414,7 @@ class SlotSeeker:
     def _note_absence(self, reason: Exception) -> None:
         """Record whether the front door responded.
 
-        :raises errors.FrontDoorUnavailable: if the pool has been unreachable
-            for too long.
+        :raises errors.FrontDoorUnavailable: if the outage has lasted too long.
         """
         if isinstance(reason, errors.RequestRejected | doors.TurnedAway):
             self._absence.answered()
@@ -448,8 +443,7 @@ class SlotSeeker:
     def _be_patient(self, reason: Exception) -> None:
         """Raise the error if the outage has lasted too long.
 
-        A front door that accepts connections but drops them also counts as
-        unreachable.
+        A front door that drops all connections also counts as unreachable.
         """
         now_s = time.monotonic()
         self._away_since_s = self._away_since_s or now_s
@@ -477,7 +471,7 @@ class SlotSeeker:
         left_s = earliest(left_s, channel.remaining_s(self._absence.until_s))
         if left_s is None:
             left_s = self._backoff_s
-        # Jitter, so that all clients do not return at once after an outage.
+        # Jitter, so that clients do not all return at once after an outage.
         pause_s = self._backoff_s * random.uniform(0.5, 1.0)
         self.token.wait(min(pause_s, left_s))
         self._backoff_s = min(2 * self._backoff_s, _LONGEST_BACKOFF_S)
@@ -523,8 +517,7 @@ class SlotSeeker:
     def _news(self, pause_s: float | None) -> views.SessionView | None:
         """Wait until the session changes.
 
-        :param pause_s: time limit of the wait; None means no limit, because
-            only a change helps.
+        :param pause_s: time limit of the wait; None if only a change helps.
         """
         wait_until_s = channel.deadline_after(pause_s)
         known = self._view
@@ -612,8 +605,8 @@ class SlotSeeker:
             )
         except connections.WorkerError as exc:
             if exc.code in _OVER:
-                # Either the assignment is over, and the pool is about to
-                # announce the next one; or the worker has not received it yet.
+                # Either the assignment has ended, and the pool is about to
+                # announce the next one, or the worker has not received it yet.
                 return exc.code == codes.UNAUTHORIZED
             raise _refused(exc) from exc
         except tls_channel.PinMismatch as exc:

@@ -23,11 +23,11 @@ from fpgapool.protocol import groups
 
 _CLOSE = frames.pack_header(frames.CLOSE)
 
-# Most records read from a ring at once, and the length limit for each.
+# Maximum number of records read from a ring at once, and of bytes in each.
 _TAKEN_RECORDS = 32
 _TAKEN_BYTES = 16 * 1024
-# Most records sent to another host at once, and the total length after which
-# no more are added.
+# Maximum number of records sent to another host at once, and total bytes after
+# which no more are added.
 _SENT_RECORDS = 32
 _SENT_BYTES = 64 * 1024
 
@@ -59,7 +59,7 @@ class Wire(Protocol):
     def receive(self, deadline_s: float | None = None) -> rings.Record | bytes:
         """Wait for a record, which is valid until :meth:`free`.
 
-        :raises channel.DeadlineExceeded: if none comes in time.
+        :raises channel.DeadlineExceeded: if none arrives in time.
         """
 
     def is_whole(self) -> bool:

@@ -85,7 +85,7 @@ def checked_arguments(arguments: Mapping[int, Any] | None) -> dict[int, Block]:
 
 
 class BlockPiece(pieces.Piece):
-    """A block as input of a task."""
+    """A block that is a task's input; ``brought`` says whether it is sent."""
 
     __slots__ = ("block", "brought")
 
@@ -112,7 +112,7 @@ class BlockSender:
         self._there = blocks.Shelf(capacity_bytes)
 
     def announce(self, piece: BlockPiece) -> bytes:
-        """Return the frame before a piece; set whether its data is sent."""
+        """Return the frame to send before a piece; set ``brought``."""
         reference = piece.block.reference
         piece.brought = not self._there.use(reference)
         if not piece.brought:
@@ -129,7 +129,7 @@ class BlockSender:
         if not isinstance(piece, BlockPiece) or piece.brought:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "the worker reports data missing that it has received",
+                "the worker reports that data is missing, but it was sent",
             )
         self._there.drop(piece.block.reference)
 

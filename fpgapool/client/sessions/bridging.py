@@ -32,7 +32,7 @@ class BridgingSeeker(waiting.SlotSeeker):
     """Seeks slots in another thread while the CPU computes.
 
     :param load: loads the software core when it is first needed; called with
-        the length limit for pieces of all workers, or None if unknown.
+        the maximum piece length that all workers accept, or None if unknown.
     :param falls_back: whether the CPU finishes the work if the pool fails.
     """
 
@@ -48,8 +48,7 @@ class BridgingSeeker(waiting.SlotSeeker):
         self._software: software.Software | None = None
         self._forgiven = software.FALLBACK_CODES if falls_back else ()
         self._thread: threading.Thread | None = None
-        # The next attributes are written only by the seeking thread until it
-        # has set this event.
+        # Only the seeking thread writes the next attributes until this is set.
         self._known = threading.Event()
         self._computing: (
             tuple[software.CpuDialer, software.CpuConnection] | None
@@ -99,10 +98,7 @@ class BridgingSeeker(waiting.SlotSeeker):
         output_offset_bytes: int,
         deadline_s: float | None,
     ) -> _Found:
-        """Continue in the slot that was found, or else on the CPU.
-
-        See :meth:`waiting.SlotSeeker.reopen`.
-        """
+        """See :meth:`.SlotSeeker.reopen`; without a slot, use the CPU."""
         if self._found is not None:
             return self._take_found()
         base = super()
@@ -189,7 +185,7 @@ class BridgingSeeker(waiting.SlotSeeker):
         return view
 
     def _report(self) -> None:
-        """Report the CPU's progress, by which the pool orders its queue."""
+        """Report the CPU's progress: the pool uses it to order its queue."""
         self._reports_at_s = channel.deadline_after(_REPORT_S)
         view, connection = self._view, self._computing[1]
         if view is None or view.state != states.QUEUED:

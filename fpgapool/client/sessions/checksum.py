@@ -62,12 +62,12 @@ class Verifier:
         self._claim: tuple[frames.FrameHeader, frames.Checksums] | None = None
 
     def add_input(self, piece: pieces.Piece) -> None:
-        """Count a piece that is sent for the first time."""
+        """Add a piece to the checksum of this slot's input."""
         self._sent_crc32 = zlib.crc32(piece.data, self._sent_crc32)
         piece.input_crc32 = self._sent_crc32
 
     def add_output(self, data: memoryview, known_bytes: int) -> None:
-        """Count output that has arrived completely.
+        """Add completely received output to the checksums.
 
         :param known_bytes: how much of it another slot has already returned.
         """
@@ -137,7 +137,7 @@ class Verifier:
         if header.offset_bytes != input_bytes:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "the acknowledgement ends within a frame",
+                "the acknowledged offset is not at the end of a frame",
             )
         self._compare(claim[1], input_bytes, input_crc32)
         self._compare_again(idle)
@@ -197,7 +197,7 @@ class Verifier:
 def _difference(found: tuple[int, int], reported: tuple[int, int]) -> str:
     if found[0] != reported[0]:
         return (
-            f"{found[0]} bytes of this slot here, {reported[0]} at the"
-            " accelerator"
+            f"{found[0]} bytes here since this slot started, {reported[0]} at"
+            " the accelerator"
         )
     return f"CRC-32 {found[1]:08x} here, {reported[1]:08x} at the accelerator"

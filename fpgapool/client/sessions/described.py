@@ -15,7 +15,7 @@ class Described:
 
     @property
     def view(self) -> views.SessionView:
-        """The front door's view from when the current slot became ready."""
+        """The front door's view when the current slot became ready."""
         return self.flow.view
 
     @property
@@ -49,10 +49,9 @@ class Described:
 
     @property
     def fallback_reason(self) -> str | None:
-        """Why this machine's CPU computes and no slot will.
+        """Code of the pool's error due to which this machine's CPU computes.
 
-        This is the code of the pool's error. None if a slot computes or still
-        may.
+        None if a slot computes or still may.
         """
         return self.flow.seeker.fallback_reason
 
@@ -63,11 +62,11 @@ class Described:
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """The estimated energy of this machine's CPU, if it computes.
+        """Estimated energy in joules that this machine's CPU used.
 
-        For information only: the pool charges only for slots. None if a slot
-        computes, or if the accelerator's profile has no power for the platform
-        ``cpu``.
+        For information only: the pool charges only for slots. None if only a
+        slot computes, or if the accelerator's profile declares no power for
+        the platform ``cpu``.
         """
         return self.flow.seeker.cpu_energy_j
 
@@ -78,12 +77,12 @@ class Described:
 
     @property
     def queued_at(self) -> float | None:
-        """Wall clock time when the pool had recorded the request."""
+        """Wall clock time at which the pool recorded the request."""
         return self.view.queued_at
 
     @property
     def ready_at(self) -> float | None:
-        """Wall clock time when the slot was ready."""
+        """Wall clock time at which the slot became ready."""
         return self.view.ready_at
 
     @property

@@ -26,8 +26,6 @@ from fpgapool.vocabulary import codes
 
 
 class Flow(recovery.Recovering):
-    """Accepts input and returns output."""
-
     def __init__(
         self,
         dialer: connections.Dialer,
@@ -38,8 +36,7 @@ class Flow(recovery.Recovering):
         super().__init__(dialer, connection, seeker, sender)
         self.ended = False
         self.closed: dict[str, Any] | None = None
-        # Whether the worker has ended the session, so nothing is left to
-        # cancel.
+        # Whether the worker ended the session; it is then not cancelled.
         self._ended_by_worker = False
         self._spare = memoryview(b"")
         self._scratch = bytearray(frames.HEADER_BYTES)
@@ -54,7 +51,7 @@ class Flow(recovery.Recovering):
         :param place: where to put output that arrives in the stream; at least
             ``chunk_bytes`` long.
         :raises errors.SessionFailed: if the session has ended or cannot be
-            resumed; :class:`errors.ChecksumMismatch` if data was changed in
+            resumed; :class:`errors.ChecksumMismatch` if data changed in
             transit.
         :raises frames.ProtocolError: if the worker violates the protocol.
         """
@@ -93,8 +90,7 @@ class Flow(recovery.Recovering):
             return None
         payload = channel.recv_payload(connection.channel, header, deadline_s)
         if kind == frames.PING:
-            # PONG also acknowledges the output before the PING, which has
-            # been processed.
+            # PONG also acknowledges the output before PING: it was processed.
             pong = header._replace(type=frames.PONG).pack()
             self._behind.send(pong, self._present, deadline_s)
         elif kind == frames.ERROR:
@@ -222,7 +218,7 @@ class Flow(recovery.Recovering):
             self._cancel.check()
 
     def stop(self) -> None:
-        """Make every thread that is in the flow, now or later, return soon."""
+        """Make all current and later calls return soon."""
         self.window.stop()
         self._connection.channel.shutdown()
         self.seeker.stop()
@@ -249,6 +245,6 @@ class Flow(recovery.Recovering):
             self.abandon()
 
     def hang_up(self) -> None:
-        """Close the connections; no other thread may be in the flow."""
+        """Close the connections; no other thread may be using the flow."""
         self._dialer.hang_up(self._connection.channel)
         self.seeker.close()

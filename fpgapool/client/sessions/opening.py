@@ -38,7 +38,7 @@ from fpgapool.vocabulary import shapes
 
 CPU = "cpu"
 
-# How late the pool may report that the time limit in the queue was exceeded.
+# How late the pool may report that ``wait_timeout_s`` was exceeded.
 _QUEUE_MARGIN_S = 2.0
 # With a fallback: how long a front door may be unreachable or hang.
 _FALLBACK_PATIENCE_S = 15.0
@@ -86,8 +86,7 @@ def acc_open(
     the pool ends the wait, for example with ``WAIT_TIMEOUT``.
 
     :param accelerator: its name, for example ``aes``.
-    :param size_bytes: size of the input, 1 ... 2**63 - 1; it affects the
-        place in the queue.
+    :param size_bytes: size of the input, 1 to 2**63 - 1; affects queueing.
     :param timeout_s: time limit of this call.
     :param options: see :class:`fpgapool.client.options.Options`.
     :returns: the session, which is connected to its slot.
@@ -105,8 +104,6 @@ def acc_open(
 
 
 class _Opening:
-    """One call of :func:`acc_open`."""
-
     def __init__(
         self,
         accelerator: str,
@@ -152,9 +149,9 @@ class _Opening:
         self._asked_s = self._started_s
         self._greeted = False
         self._asked = False
-        # The pool's name of the accelerator's software core, if known.
+        # The pool's name for the accelerator's software core, if known.
         self._core_name: str | None = None
-        # Longest piece of this host's workers, if known.
+        # Maximum piece length of this host's workers, if known.
         self._chunk_bytes: object = None
         # Whether the accelerator is a bitstream that belongs to a project.
         self._is_own = False
@@ -178,8 +175,7 @@ class _Opening:
         try:
             return self._seek(door)
         except BaseException:
-            # Give up before closing, so that the pool sees a cancellation, not
-            # a lost connection.
+            # Give up first: the pool must not see this as a lost connection.
             if self._asked:
                 door.give_up(request_id=self._members["request_id"])
             door.close()
@@ -317,13 +313,12 @@ class _Opening:
 
     def _load(self, cause: errors.FpgapoolError) -> software.Software:
         if self._is_own:
-            # This machine's accelerator of that name may be a different one,
-            # or lack the bitstream's fixed parameters, and so compute
-            # something else.
+            # This machine's accelerator of that name may compute something
+            # else: it may be another one, or lack the bitstream's parameters.
             raise errors.InvalidRequest(
                 codes.CORE_UNAVAILABLE,
-                "there is no slot, and the CPU cannot run a project's "
-                f"bitstream: {cause}",
+                f"no slot is available ({cause}), and the CPU cannot run a "
+                "project's bitstream",
             ) from cause
         return software.Software(
             self._members["accelerator"],
@@ -384,7 +379,7 @@ def acc_run(
 ) -> memoryview:
     """Process the contents of the session's input buffer.
 
-    :param n_bytes: how many bytes of ``session.pin``; None means all.
+    :param n_bytes: number of bytes of ``session.pin``; None means all.
     :returns: the output, valid until the next call.
     :raises: as :meth:`sessions.Session.run`.
     """

@@ -22,8 +22,7 @@ class Piece(stream.Piece):
     """Input of one task.
 
     :ivar data: the input; the caller may replace it before sending.
-    :ivar input_crc32: CRC-32 of the slot's input up to the end of this piece,
-        if checksums are on.
+    :ivar input_crc32: with checksums, CRC-32 of the slot's input up to here.
     :ivar shared: the shared buffers that hold it; None if it is elsewhere.
     :ivar origin: the same input in the caller's own memory, which no slot can
         clear; None if it is not there.
@@ -39,7 +38,7 @@ class Piece(stream.Piece):
         data: memoryview,
         shared: connections.SharedBuffers | None,
     ) -> None:
-        # Do not call super().__init__(), which would take time per piece.
+        # Do not call super().__init__(), which would take time for each piece.
         self.data = data
         self.number = number
         self.flags = 0
@@ -72,9 +71,9 @@ class Output(NamedTuple):
 class Window:
     """The unacknowledged input and its buffers.
 
-    :param opened: contains the worker's sizes, and where the input begins.
+    :param opened: the worker's OPENED, with sizes and the input's offset.
 
-    :ivar stopped: whether no more buffers can be reserved.
+    :ivar stopped: whether reserving buffers is refused from now on.
     """
 
     def __init__(self, opened: connections.Opened, buffers: int) -> None:
@@ -125,7 +124,7 @@ class Window:
                     raise channel.DeadlineExceeded("deadline passed")
 
     def free(self, pieces: list[Piece]) -> None:
-        """Release buffers of acknowledged pieces; call it with the lock."""
+        """Release buffers of acknowledged pieces; call with the lock held."""
         for piece in pieces:
             self._free.append(piece.number)
         self._changed.notify_all()

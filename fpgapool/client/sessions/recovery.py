@@ -184,8 +184,7 @@ class Recovering:
     ) -> None:
         """Send one piece; the receiver handles a broken connection.
 
-        :param piece: the input; its data must not change until it is
-            acknowledged.
+        :param piece: the input, which must not change until acknowledged.
         :param release_output: also release the output received so far.
         """
         if not self._sending.acquire(blocking=False):
@@ -203,7 +202,7 @@ class Recovering:
                 piece.keep()
             self._last_task_id = self._last_task_id % _UINT32_MAX + 1
             if self._verifier is not None:
-                # Count the piece now, while the worker cannot change it yet.
+                # Checksum the piece before the worker can change it.
                 self._verifier.add_input(piece)
             with self.window.lock:
                 self._input.add(piece, self._last_task_id, end)

@@ -32,7 +32,7 @@ CLOSE_TIMEOUT_S = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """The amounts of data and time of a session.
+    """Amounts of data and time that a session used.
 
     :ivar input_bytes: input whose output has arrived.
     :ivar run_s: seconds in :meth:`Session.run` and similar calls; for a closed
@@ -56,8 +56,7 @@ class Session(described.Described):
     another slot, which :attr:`view`, :attr:`host_name`, :attr:`transport` and
     similar attributes then describe. :attr:`pin` remains the same memory.
 
-    :ivar waited_s: seconds from the request until the slot was ready and
-        connected.
+    :ivar waited_s: seconds from the request until the slot was connected.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class Session(described.Described):
 
     @property
     def statistics(self) -> Statistics:
-        """The amounts so far."""
+        """The amounts up to now."""
         run_s = self._run_s
         reported = (self.flow.closed or {}).get("run_s")
         if isinstance(reported, int | float) and not self.reopens:
@@ -128,16 +127,16 @@ class Session(described.Described):
     ) -> memoryview:
         """Process the first bytes of :attr:`pin`, or a block.
 
-        While the slot keeps a block, it is not sent again.
+        A block that the slot still caches is not sent again.
 
-        :param n_bytes: how many bytes, None for the whole buffer; or a block,
-            which is at most as long as :attr:`pin`. Each length in a session,
-            except the last, must be a multiple of the accelerator's
+        :param n_bytes: number of bytes, None for the whole buffer; or a block
+            no longer than :attr:`pin`. Each length in a session, except the
+            last, must be a multiple of the accelerator's
             ``chunk_multiple_bytes``.
         :param timeout_s: time limit; if it is exceeded, the session ends.
         :returns: the output, valid until the next :meth:`run`.
-        :raises errors.InvalidRequest: if ``n_bytes`` is not 1 to the length
-            of :attr:`pin`; the session is not affected.
+        :raises errors.InvalidRequest: if ``n_bytes`` is less than 1 or more
+            than the length of :attr:`pin`; the session is not affected.
         :raises errors.SessionClosed: after :meth:`close` or
             :meth:`finish`.
         :raises errors.SessionFailed: if the session has ended.
@@ -154,8 +153,8 @@ class Session(described.Described):
             if length_bytes > len(self._pin):
                 raise errors.InvalidRequest(
                     codes.INVALID_SIZE,
-                    f"{length_bytes} bytes do not fit the input buffer "
-                    f"of {len(self._pin)}",
+                    f"{length_bytes} bytes do not fit in the input buffer "
+                    f"of {len(self._pin)} bytes",
                 )
         deadline_s = checks.deadline(timeout_s)
         with self.using():
@@ -207,7 +206,7 @@ class Session(described.Described):
             self._input = pieces.Piece(0, self._pin, None)
 
     def using(self) -> contextlib.AbstractContextManager[None]:
-        """Use the session's flow in a ``with`` block, for transfers.
+        """Return a context manager within which a transfer uses the flow.
 
         :raises errors.SessionClosed: if the session is closed or finished.
         :raises errors.FpgapoolError: with code ``SESSION_BUSY`` if another
@@ -273,8 +272,7 @@ class Session(described.Described):
     def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
         """Release the slot.
 
-        :param timeout_s: how long to wait for the worker; the slot is always
-            released.
+        :param timeout_s: time limit; the slot is released in any case.
         :raises errors.SessionClosed: if the session was already closed.
         :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
             process; the session is not affected.
@@ -343,7 +341,7 @@ class Session(described.Described):
 
 
 class _Pinned(pieces.Piece):
-    """The front of the input buffer, which the caller fills."""
+    """The first bytes of the input buffer, which the caller fills."""
 
     __slots__ = ("_pin",)
 

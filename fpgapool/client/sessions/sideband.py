@@ -32,7 +32,7 @@ class Sideband:
     ) -> None:
         """Send a frame, or leave it to the other thread.
 
-        :param present: returns the connection; called with the lock.
+        :param present: returns the connection; called with the lock held.
         """
         self._left.append(frame)
         self.flush(present, deadline_s)
@@ -40,7 +40,7 @@ class Sideband:
     def drop(self) -> None:
         """Drop frames left for a lost connection.
 
-        Their offsets may be invalid for another slot. Call it with the lock.
+        Their offsets may be invalid for another slot. Call with the lock held.
         """
         self._left.clear()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compute on this machine's CPU instead of a slot.
+"""Compute on this machine's CPU instead of in a slot.
 
 The CPU runs the same software cores as emulated slots, so the output is
 identical. They are imported only when needed.
@@ -34,7 +34,7 @@ from fpgapool.vocabulary import states
 if typing.TYPE_CHECKING:
     from fpgapool.accelerators import base
 
-#: Error codes of a pool that cannot do the work, at least not now.
+#: Error codes of a pool that cannot do the work now, or at all.
 FALLBACK_CODES = frozenset(
     {
         codes.ACCELERATOR_OUT_OF_USE,
@@ -66,7 +66,7 @@ class Software:
 
     :param core_name: the pool's name for the software core; None if unknown.
     :param unavailable: raised if this machine does not have the core.
-    :param chunk_bytes: longest piece that the pool's workers accept, if known.
+    :param chunk_bytes: maximum piece length of the pool's workers, if known.
     :raises errors.InvalidParams: if the parameters are invalid.
     :raises errors.InvalidRequest: with code ``CORE_UNAVAILABLE``, if a library
         that the core needs is not installed.
@@ -110,7 +110,7 @@ class Software:
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """The energy used by this machine's CPU so far; None if unknown."""
+        """Joules that this machine's CPU has used so far; None if unknown."""
         return None if self._core_w is None else self._core_w * self.busy_s
 
     def _make_core(self) -> base.Core:
@@ -132,8 +132,8 @@ class Software:
     ) -> CpuConnection:
         """Make a worker with a new core.
 
-        :param former: OPENED of the worker that was lost, because the client
-            keeps its sizes of pieces and window.
+        :param former: OPENED of the lost worker: the client keeps using its
+            piece and window sizes.
         """
         chunk_bytes = self._chunk_bytes
         window_bytes = _BUFFERS * chunk_bytes
@@ -158,7 +158,7 @@ class Software:
 
 
 class CpuWorker:
-    """A worker in this process that uses the same frames as others.
+    """A worker in this process that uses the same frames as other workers.
 
     The receiving thread computes. Other threads may send, pause the worker
     between two pieces, and end it.
@@ -208,7 +208,6 @@ class CpuWorker:
             return self._input.consumed_bytes, self._output_bytes
 
     def go_on(self) -> None:
-        """Resume computing."""
         with self._changed:
             self._paused = False
             self._changed.notify_all()
@@ -398,7 +397,7 @@ class CpuWorker:
             self._replies.append(memoryview(part))
 
     def shutdown(self) -> None:
-        """Make every thread that is here, now or later, return soon."""
+        """Make all current and later calls return soon."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

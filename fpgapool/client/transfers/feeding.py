@@ -19,7 +19,7 @@ from fpgapool.client.sessions import pieces
 from fpgapool.client.transfers import files
 from fpgapool.vocabulary import codes
 
-# A thread that reads from a pipe cannot be interrupted, so do not wait longer.
+# How long to wait for a feeder; reading a pipe cannot be interrupted.
 _JOIN_S = 1.0
 # How long to keep an incomplete piece while waiting for more data.
 _LONGEST_KEPT_S = 1.0
@@ -37,12 +37,10 @@ class Source(Protocol):
         """See :func:`files.check_end`."""
 
     def rewind(self) -> bool:
-        """Go back to the start; return whether that is possible."""
+        """Go back to the start; return whether that succeeded."""
 
 
 class StreamSource:
-    """A binary file object."""
-
     def __init__(self, stream: BinaryIO) -> None:
         self._stream: typing.Any = stream
         self._start = position(stream)
@@ -117,7 +115,7 @@ def position(stream: BinaryIO) -> int | None:
 
 
 def seek(stream: BinaryIO, start: int | None) -> bool:
-    """Go to a position of a stream; return whether that is possible."""
+    """Go to a position in a stream; return whether that succeeded."""
     if start is None:
         return False
     try:
@@ -144,7 +142,6 @@ class Feeder(threading.Thread):
         self.failure: BaseException | None = None
 
     def run(self) -> None:
-        """Send the whole input."""
         try:
             if not self._left_bytes:
                 # Send the end of an empty input.
@@ -181,7 +178,7 @@ class Feeder(threading.Thread):
             failure = None
 
     def stop(self) -> None:
-        """Wait for the thread, but not if its source has no data."""
+        """Wait briefly for the thread; its source may never have more data."""
         self.join(_JOIN_S)
 
 
@@ -223,11 +220,10 @@ class _StreamFeeder(Feeder):
         self._filled_bytes = 0
         # When the first data of the piece arrived.
         self._filled_since_s = 0.0
-        # Data that was read but is in no piece yet.
+        # Data that was read but is not in a piece yet.
         self._rest = b""
 
     def run(self) -> None:
-        """Send the whole input."""
         threading.Thread(
             target=self._send_old_parts, name="fpgapool-parts", daemon=True
         ).start()
@@ -252,8 +248,7 @@ class _StreamFeeder(Feeder):
         while True:
             with self._lock:
                 if self._piece is None:
-                    # Copy, because the buffer belongs to the slot, which may
-                    # be lost.
+                    # Copy: the buffer belongs to the slot, which may be lost.
                     self._rest = bytes(buffer[len(piece.data) : filled_bytes])
                     if shared is not None:
                         shared.check_held(self._flow.acknowledged_bytes)
@@ -282,9 +277,7 @@ class _StreamFeeder(Feeder):
             self._fail(exc)
 
     def _send_old_part(self) -> float:
-        """Send a part that has waited too long; return the seconds to the next
-        check.
-        """
+        """Send an old part, if any; return the seconds to the next check."""
         piece = self._piece
         part_bytes = self._filled_bytes
         part_bytes -= part_bytes % self._multiple_bytes

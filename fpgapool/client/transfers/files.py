@@ -62,9 +62,8 @@ def size_of(stream: BinaryIO) -> int:
 def check_size(stream: BinaryIO, size_bytes: int) -> None:
     """Reject a stream of the wrong size before reading anything.
 
-    :param stream: measured from its current position. For a stream that cannot
-        report its size, or only by reading everything, only :func:`check_end`
-        finds a mismatch.
+    :param stream: measured from its current position. If finding the size is
+        impossible or slow, only :func:`check_end` finds a mismatch.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH``.
     """
     if not isinstance(stream, _QUICK_TO_SEEK):
@@ -86,8 +85,7 @@ def check_end(stream: BinaryIO, check: Callable[[], object]) -> None:
     A device without an end may continue, and so may a pipe or a socket that
     the caller opened, because the rest belongs to the caller.
 
-    :param check: called while a pipe neither ends nor has data; an exception
-        ends the wait.
+    :param check: called while waiting for a pipe; an exception ends the wait.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH``.
     """
     if _is_character_device(stream):
@@ -160,8 +158,6 @@ class _Named(io.FileIO):
 
 
 class Input(_Named):
-    """A file to read from."""
-
     def __init__(
         self, file: Path | int, label: str | None = None, closefd: bool = True
     ) -> None:
@@ -176,8 +172,6 @@ class Input(_Named):
 
 
 class Output(_Named):
-    """A file to write to."""
-
     def __init__(
         self,
         file: Path | int,
@@ -194,7 +188,7 @@ class Output(_Named):
 
 @contextlib.contextmanager
 def _naming(label: str) -> Iterator[None]:
-    """Name a file in errors by the caller's name."""
+    """Use the caller's name for a file in errors."""
     try:
         yield
     except OSError as exc:
@@ -245,7 +239,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _is_special(path: Path) -> bool:
-    """Return whether a path is a pipe, device or directory: not replaced."""
+    """Return whether a path names something other than a regular file."""
     if not os.path.basename(path):
         # The path ends with a slash or is empty, so it does not name a file.
         return True

@@ -21,7 +21,7 @@ class Sink(Protocol):
     def write(self, data: memoryview) -> object: ...
 
     def rewind(self) -> bool:
-        """Discard all output; return whether that is possible."""
+        """Discard all output; return whether that succeeded."""
 
 
 class StreamSink(Sink):
@@ -79,8 +79,7 @@ class PlaceSink(Sink):
         if end > len(self._memory):
             raise errors.InvalidRequest(
                 codes.SIZE_MISMATCH,
-                f"the output does not fit into the {len(self._memory)} bytes "
-                "of into",
+                f"the output is larger than into ({len(self._memory)} bytes)",
             )
         if data.obj is not self._memory.obj:
             self._memory[start:end] = data

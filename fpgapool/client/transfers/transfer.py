@@ -47,8 +47,7 @@ Progress: typing.TypeAlias = Callable[[int, int], object]
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 _MAX_RESTARTS = 3
-#: Limit for a group task's input and output, unless the accelerator requires
-#: longer pieces.
+#: Limit for a group task's data, unless the accelerator needs longer pieces.
 PIECE_BYTES = 1024 * 1024
 # Tasks in progress per member, so that no member waits for this program.
 _TASKS_PER_MEMBER = 4
@@ -72,8 +71,8 @@ class RunReport:
     :ivar session_id: ID of the session; empty if the CPU computed.
     :ivar reconnects: how often a broken connection was replaced.
     :ivar reopens: how often a lost slot was replaced.
-    :ivar fallback_reason: code of the pool's error because of which this
-        machine's CPU computed; None if a slot did.
+    :ivar fallback_reason: code of the pool's error due to which this machine's
+        CPU computed; None if a slot did.
     :ivar checksum: whether input and output were checked end to end.
     :ivar cpu_energy_j: see
         :attr:`session.Session.cpu_energy_j`.
@@ -197,8 +196,7 @@ class _Job:
                 or failure.code == codes.INCOMPATIBLE_SLOT
             )
             and self.restarts < _MAX_RESTARTS
-            # A feeder that is still running would read the next attempt's
-            # input.
+            # A running feeder would read the next attempt's input.
             and self.feeder is not None
             and not self.feeder.is_alive()
             and self.source.rewind()
@@ -277,8 +275,7 @@ def run_stream(
     :param source: binary file object to read from.
     :param destination: binary file object to write the output to.
     :param size_bytes: size of the input, which may be 0. The source must end
-        there, unless it is a device, a pipe or a socket, from which no more is
-        read.
+        there, unless it is a device, a pipe or a socket.
     :param progress: called with the input bytes done and the total.
     :param timeout_s: time limit for the whole call.
     :param options: see :func:`fpgapool.client.acc_open`. After a checksum
@@ -342,9 +339,9 @@ def run_buffer(
     :param data: the input, which must not change during the call.
     :param into: memory for the output, separate from ``data``. Output from a
         network is received directly into it, so that large output needs
-        neither a copy nor new memory. None means to allocate memory.
+        neither a copy nor new memory. None means that memory is allocated.
     :param options: see :func:`run_stream`.
-    :returns: the output, which is a view of ``into`` if given, and the report.
+    :returns: the output, as a view of ``into`` if given, and the report.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the output
         is longer than ``into``, ``INVALID_REQUEST`` if ``into`` cannot be
         written to or is the input's memory.
@@ -395,15 +392,14 @@ def run_file(
     none, and an existing file of that name is unchanged. Source and
     destination may be the same file.
 
-    :param source: path, or binary file object that is read from its current
-        position.
+    :param source: path or binary file object, read from its current position.
     :param destination: path of the output, or binary file object to which
         output is written as it arrives.
     :param size_bytes: size of the input; None requires a source with a known
         size. If the source is the path of a pipe, it must end there.
     :param options: see :func:`run_stream`.
     :raises errors.InvalidRequest: with code ``INVALID_SIZE`` if the size of
-        the input is unknown; ``SIZE_MISMATCH`` as :func:`run_stream`.
+        the input is unknown; ``SIZE_MISMATCH`` as in :func:`run_stream`.
     :raises OSError: if a file cannot be read or written; the error names it.
     :raises: as :func:`run_stream`.
     """
@@ -475,8 +471,7 @@ def run_group_file(
     :func:`fpgapool.client.run_file`.
 
     :param group: an open group, whose accelerator must be stateless.
-    :param source: path, or binary file object that is read from its current
-        position.
+    :param source: path or binary file object, read from its current position.
     :param destination: path of the output, or binary file object to which
         output is written as it arrives.
     :param progress: called with the input bytes done and the total.

@@ -68,7 +68,8 @@ class Auditor:
 
     :param conductor: the leader, with a time limit long enough for an audit.
     :param store: the bitstream store; None means that files are not checked.
-    :param orphan_age_s: ignore younger files, which may still be uploading.
+    :param orphan_age_s: minimum age of reported files; others may be
+        uploading.
     :param pause_s: time between comparisons; longer than any change takes.
     """
 
@@ -79,11 +80,11 @@ class Auditor:
     orphan_age_s: float
     pause_s: float
     sleep: Callable[[float], None] = time.sleep
-    # The lease during which no conductor responded.
+    # The lease whose holder did not respond.
     silent: db_api.Lease | None = None
 
     def find(self) -> list[findings.Finding]:
-        """Return what both comparisons find."""
+        """Return the findings of both comparisons."""
         return self._still_there(self._compared())
 
     def repair(self, found: Iterable[findings.Finding]) -> list[Line]:
@@ -131,7 +132,7 @@ class Auditor:
         yield findings.Finding(
             kind=findings.NO_LEADER,
             subject="conductor",
-            detail="no conductor responds; the lease is held by"
+            detail="no conductor responds; holder of the lease:"
             f" {who or 'none'}",
         )
         yield from audit.in_database(holdings)
@@ -148,7 +149,7 @@ class Auditor:
             )
 
     def _of_files(self, store: stores.Store) -> Iterator[findings.Finding]:
-        # Read rows first and files second: every row's file is then there.
+        # Read rows before files: the file of each row then already exists.
         rows = {
             one.location: one
             for one in self.database.bitstreams()
@@ -210,7 +211,6 @@ def table(lines: Iterable[Line]) -> Iterator[str]:
 
 
 def document(lines: Iterable[Line]) -> str:
-    """Return the findings and repairs as JSON."""
     return json.dumps(
         {
             "findings": [

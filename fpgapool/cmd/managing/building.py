@@ -66,8 +66,8 @@ ARGUMENTS = (
     option(
         "platform",
         "PATTERN",
-        "compile for a device whose platform name matches PATTERN, which has"
-        " the syntax of boards files",
+        "compile for a device whose platform name matches PATTERN, which is"
+        " written as in boards files",
         default="*",
     ),
     option(
@@ -187,8 +187,8 @@ class Registry:
         """Register a package, as the API registers a user's upload.
 
         :raises ConfigurationError: if an argument is missing or wrong.
-        :raises BitstreamRefused: if the library rejects it; the package is
-            then removed again.
+        :raises BitstreamRefused: if the library rejects it and removes it
+            again.
         """
         if not args.project:
             raise exception.ConfigurationError(

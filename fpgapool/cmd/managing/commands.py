@@ -41,7 +41,7 @@ def usable_files() -> Iterator[None]:
 class Command:
     """A command.
 
-    :ivar name: name, with the name of its category, if any, before it.
+    :ivar name: name, preceded by the name of its category, if any.
     :ivar on_database: whether a database must be configured.
     :ivar recorded: whether the audit log records it.
     """

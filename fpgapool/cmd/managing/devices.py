@@ -34,7 +34,7 @@ option = arguments.option
 _MIB = 1024 * 1024
 _FORMAT_VERSION = 1
 
-#: Devices, with the steps of each.
+#: Devices with their steps.
 Trials = list[tuple[base.DeviceInfo, list[trials.Step]]]
 
 
@@ -139,7 +139,7 @@ def _chosen(
 
 @contextlib.contextmanager
 def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
-    """Lock out the agent and workers, without ending sessions.
+    """Keep the agent and workers from running, without ending sessions.
 
     :param device: the board; None means all boards of the host.
     """
@@ -208,7 +208,7 @@ def _finish(
 ) -> int:
     """Print what was found, and return the exit code.
 
-    It is 1 if a step failed, or there is no device.
+    It is 1 if a step failed or there is no device.
     """
     if args.format == "json":
         print(json.dumps(shown, indent=2))
@@ -328,9 +328,9 @@ _COMMON = (
     option(
         "accelerator",
         "NAME",
-        "use only this accelerator (repeat the option for several); the"
-        " default is those of --file or, without --file, all that have a"
-        " profile on this host",
+        "use only this accelerator (repeat the option for several); by"
+        " default, the accelerators in --file or, without --file, all that"
+        " have a profile on this host",
         dest="accelerators",
         action="append",
     ),

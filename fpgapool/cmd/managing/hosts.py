@@ -27,7 +27,6 @@ def key(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 def permissions(database: db_api.Database, args: argparse.Namespace) -> int:
-    """Print the commands for RabbitMQ."""
     host_uuid = args.of_host or args.conf.host_uuid
     user = args.user or f"fpgapool-{host_uuid}"
     for line in rabbitmq.commands(host_uuid, user, args.vhost):
@@ -41,8 +40,8 @@ _OF_HOST = arguments.Argument(
     nargs="?",
     type=arguments.matching(f"(?i){default_conf.UUID}", "a UUID"),
     metavar="HOST_UUID",
-    help="the host's [DEFAULT] host_uuid, exactly as its configuration has"
-    " it; the default is the one in this configuration",
+    help="the host's [DEFAULT] host_uuid, exactly as in its configuration;"
+    " the default is the one in this configuration",
 )
 COMMANDS = (
     commands.Command(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests and measures the boards of this host through their driver.
+"""Test and measure the boards of this host through their driver.
 
 The driver runs in a separate process, because the driver or the vendor's
 runtime may hang or crash.
@@ -35,7 +35,7 @@ FAILED = "failed"
 #: The board or its driver does not support the step.
 ABSENT = "absent"
 
-#: Error codes of a driver that does not have an accelerator.
+#: Error codes of a driver that does not provide an accelerator.
 _NOT_THERE = (
     codes.BITSTREAM_UNKNOWN,
     codes.BITSTREAM_UNFIT,
@@ -51,14 +51,13 @@ _UNKNOWN = accelerators.KnownAnswer({}, b"\0", b"")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """What to test or measure.
+    """Describes what to test or measure.
 
     :ivar path: class of the driver, ``module:Class``.
     :ivar accelerators: names, in the order of the tests.
-    :ivar files: bitstreams of some accelerators; by default, the driver's own.
+    :ivar files: bitstreams by accelerator; others come from the driver.
     :ivar chunk_bytes: approximate length of a piece of input.
-    :ivar measured_s: how long to measure each accelerator; None means to
-        check it instead.
+    :ivar measured_s: duration of each measurement; None means a check instead.
     """
 
     path: str
@@ -96,7 +95,7 @@ class _Timer:
 
 
 class ProcessEnded(Exception):
-    """The driver's process hangs or has crashed. The text says which."""
+    """The driver's process hangs or has crashed."""
 
 
 def devices(request: Request, timeout_s: float) -> list[base.DeviceInfo]:
@@ -117,7 +116,7 @@ def steps(
     """Test a device.
 
     :returns: the steps as they end. If the process hangs or crashes, the last
-        one has failed.
+        step fails.
     """
     doing = ("", "driver")
     try:
@@ -188,7 +187,7 @@ def _try(pipe: Pipe, request: Request, device: base.DeviceInfo) -> None:
 class _Trial:
     """Tests one device.
 
-    :param tell: called with accelerator and name when a step begins.
+    :param tell: called with the accelerator and name of a step that begins.
     """
 
     driver: base.Driver
@@ -198,7 +197,6 @@ class _Trial:
     doing: tuple[str, str] = ("", "")
 
     def run(self) -> Iterator[Step]:
-        """Yield the steps as they end."""
         yield self._found()
         for name, task in (
             ("health", self._health),
@@ -289,7 +287,7 @@ class _Trial:
         try:
             shapes = accelerators.load_profile(name).shapes
         except accelerators.AcceleratorError:
-            # The driver may have the accelerator even so.
+            # The driver may still provide the accelerator.
             shapes = ()
         for slot in self.device.slots:
             if not shapes or slot.shape in shapes:
@@ -365,7 +363,7 @@ class _Trial:
 
 @dataclasses.dataclass
 class _Session:
-    """Sessions of one accelerator in one slot, and of its software core."""
+    """Sessions with an accelerator in a slot, and with its software core."""
 
     driver: base.Driver
     device: str
@@ -391,7 +389,7 @@ class _Session:
             try:
                 core = self._open(params)
             except accelerators.InvalidParams:
-                # The bitstream has other, fixed values of the parameters.
+                # The bitstream fixes other values for the parameters.
                 continue
             multiple = (
                 core.chunk_multiple_bytes or self.profile.chunk_multiple_bytes
@@ -421,7 +419,7 @@ class _Session:
         return max(2, size_bytes // len(self.piece))
 
     def difference(self, output: bytes, expected: bytes) -> str:
-        """Return what is wrong with an output; empty if nothing."""
+        """Describe what is wrong with an output; empty if it is right."""
         if output == expected:
             return ""
         if len(output) != len(expected):
@@ -435,7 +433,7 @@ class _Session:
             largest = numpy.abs(right).max()
             if error <= tolerance * largest:
                 return ""
-            return f"numeric error {error:g}, with numbers up to {largest:g}"
+            return f"numeric error {error:g} for values up to {largest:g}"
         differs = map(operator.ne, output, expected)
         position = next(number for number, one in enumerate(differs) if one)
         return f"the output is wrong, starting at byte {position}"

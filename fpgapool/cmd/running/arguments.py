@@ -17,7 +17,7 @@ from fpgapool.vocabulary import session as description
 flag, option = declared.flag, declared.option
 
 PROGRAM = "fpgapool-run"
-#: Means standard input or output.
+#: File name that means standard input or output.
 STANDARD = "-"
 
 #: Options that are part of the request for a session.
@@ -26,7 +26,7 @@ REQUESTED = tuple(
     for one in description.FIELDS.options
     if one.name in description.Options.__annotations__
 )
-# Options that do not apply to groups: their attributes and flags.
+# Attributes and flags of options that do not apply to groups.
 _SESSION_OPTIONS = (
     *((one.name, one.flag) for one in REQUESTED),
     ("fallback", "--fallback"),
@@ -254,7 +254,7 @@ def parser() -> argparse.ArgumentParser:
         "pool.",
         epilog="Encrypt: fpgapool-run aes --key-file KEY --in FILE --out "
         "FILE.enc. Decrypt: fpgapool-run aes --decrypt --key-file KEY --in "
-        "FILE.enc --out FILE. Exit status: 0 done, 1 failed, 2 wrong usage, "
+        "FILE.enc --out FILE. Exit status: 0 done, 1 failed, 2 invalid usage, "
         "130 interrupted.",
     )
     declared.add(_DECLARED, made)
@@ -283,14 +283,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def has_output(arguments: argparse.Namespace) -> bool:
-    """Whether the command runs an accelerator."""
+    """Return whether the command runs an accelerator."""
     return arguments.accelerator is not None and not (
         arguments.lists or arguments.dry_run
     )
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Check for options that exclude each other.
+    """Check for missing, invalid and conflicting arguments.
 
     :raises UsageError: if there are any.
     """

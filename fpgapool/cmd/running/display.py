@@ -15,6 +15,7 @@ from typing import Self
 from fpgapool import client
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.vocabulary import states
+from fpgapool.vocabulary import waits
 
 _SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
@@ -118,8 +119,8 @@ def _waiting_text(view: client.SessionView) -> str:
     text = "waiting for a slot"
     if view.queue_position is not None:
         text += f", {view.queue_position} before this one"
-    if view.expected_wait_s is not None:
-        text += f", about {view.expected_wait_s:.0f} s"
+    if wait := waits.text(view):
+        text += f", {wait}"
     if view.pending_reasons:
         text += f" ({', '.join(view.pending_reasons)})"
     return text
@@ -189,9 +190,7 @@ def dry_run_text(found: client.DryRun) -> str:
         return "a slot is free now"
     if found.state == states.REJECTED:
         return f"the pool would refuse it: {reasons}: {found.message}"
-    wait = "an unknown time"
-    if found.expected_wait_s is not None:
-        wait = f"about {found.expected_wait_s:.0f} s"
+    wait = waits.text(found) or "an unknown time"
     return f"it would wait for {wait} ({reasons})"
 
 

@@ -31,15 +31,15 @@ _STANDARD = {
 
 
 class _StandardOutput(files.Output):
-    """May contain output of other programs, so must not be truncated."""
+    """Standard output; other programs' output in it must not be truncated."""
 
     def tell(self) -> int:
-        """Fail, so that the client does not seek or truncate."""
+        """Fail, which keeps the client from seeking and truncating."""
         raise io.UnsupportedOperation("tell")
 
 
 def source_of(path: str | None) -> str:
-    """Return the input that the user named, or the pipe.
+    """Return the input that the user named, or ``-`` for a pipe.
 
     :raises command_line.UsageError: if there is neither.
     """
@@ -47,7 +47,7 @@ def source_of(path: str | None) -> str:
 
 
 def destination_of(path: str | None) -> str:
-    """Return the output that the user named, or the pipe.
+    """Return the output that the user named, or ``-`` for a pipe.
 
     :returns: its path, or ``-`` if the path leads to standard output.
     :raises command_line.UsageError: if there is neither.
@@ -68,7 +68,7 @@ def _named(path: str | None, option: str, standard: TextIO | None) -> str:
 
 
 def _is_standard_output(path: str) -> bool:
-    """Whether a path, such as /dev/fd/1, leads where standard output goes."""
+    """Return whether a path, such as /dev/fd/1, is standard output."""
     descriptor = _descriptor(sys.stdout)
     if descriptor is None:
         return False
@@ -76,7 +76,7 @@ def _is_standard_output(path: str) -> bool:
         found = os.stat(path)
     except OSError:
         return False
-    # In /dev/null, messages and output cannot mix.
+    # In /dev/null, messages and output do not mix.
     return os.path.samestat(found, os.fstat(descriptor)) and not (
         os.path.samestat(found, os.stat(os.devnull))
     )

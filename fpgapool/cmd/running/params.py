@@ -50,8 +50,7 @@ def prepare(arguments: argparse.Namespace, source: str) -> Prepared:
 
     :param source: path of the input, or ``-``.
     :raises command_line.UsageError: if a value is invalid, missing, or given
-        twice; or if the input is already encrypted and neither direction was
-        given.
+        twice; or if the input is already encrypted and no direction was given.
     :raises OSError: if a file cannot be read.
     """
     params = given(arguments)
@@ -127,12 +126,12 @@ def _with_iv(
             params["iv"] = _read_iv(iv_path).hex()
         return Prepared(params)
     if direction is None and iv_path is not None:
-        # In counter mode, encrypting with the same IV again decrypts.
+        # In counter mode, encrypting again with the same IV decrypts.
         iv = str(params.get("iv")).lower()
         same = iv == _read_iv(iv_path).hex()
         if cipher != AES or not same:
             raise command_line.UsageError(
-                f"{source} is already encrypted, because {iv_path} exists: use"
+                f"{source} seems to be encrypted: {iv_path} exists; use"
                 " --decrypt, or --encrypt to encrypt it again"
             )
     if "iv" in params:
@@ -183,7 +182,7 @@ def _parse_iv(text: str, origin: str) -> bytes:
 
 
 def _read_text(path: str) -> str:
-    """Read a text without its final line break."""
+    """Read a text file, without its final line break."""
     try:
         text = _read(path).decode()
     except UnicodeDecodeError:

@@ -46,7 +46,7 @@ def blank(length_bytes: int) -> memoryview:
 def make(name: str, length_bytes: int) -> int:
     """Create shared memory and return its descriptor.
 
-    :param name: name that tools which inspect the process show.
+    :param name: name for tools that inspect the process.
     :param length_bytes: size, which is sealed so that nobody can change it.
     """
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -62,7 +62,7 @@ def make(name: str, length_bytes: int) -> int:
 def size_bytes(fd: int) -> int:
     """Return the size of memory that :func:`make` made.
 
-    :raises ValueError: if the descriptor is of anything else.
+    :raises ValueError: if the descriptor does not belong to such memory.
     """
     try:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
@@ -77,8 +77,8 @@ def size_bytes(fd: int) -> int:
 
 def empty(mapped: mmap.mmap) -> None:
     """Clear memory, and release its pages in all processes."""
-    # First, so that a client that still reads 1 knows that the output it read
-    # before was intact.
+    # Set this first: a client that reads output, and then still reads 1, knows
+    # that the output was intact.
     mapped[-1] = 0
     mapped.madvise(mmap.MADV_REMOVE)
 

@@ -2,8 +2,8 @@
 
 """Blocking byte channels over sockets, for clients, agents and workers.
 
-Needs only the standard library; cheap to import. A channel may be read by one
-thread and written by several at once; :meth:`Channel.shutdown` may be called
+This module needs only the standard library and is cheap to import. One thread
+may read a channel while several write; :meth:`Channel.shutdown` may be called
 from any thread and wakes all of them.
 
 Deadlines are absolute values of :func:`time.monotonic`; ``None`` waits without
@@ -67,10 +67,7 @@ def deadline_after(timeout_s: float | None) -> float | None:
 
 
 def remaining_s(deadline_s: float | None) -> float | None:
-    """Convert a deadline into a duration.
-
-    :returns: seconds left, at least 0; None if there is no deadline.
-    """
+    """Return the seconds until a deadline, at least 0; None without one."""
     if deadline_s is None:
         return None
     return max(0.0, deadline_s - time.monotonic())
@@ -136,7 +133,7 @@ class Channel(abc.ABC):
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._send_lock = threading.Lock()
-        # If set, sends in place of this channel's socket.
+        # The channel that sends instead of this one, if any.
         self._other: Channel | None = None
         self._is_shut = False
 
@@ -154,12 +151,11 @@ class Channel(abc.ABC):
     def _send_parts(
         self, parts: tuple[frames.Buffer, ...], deadline_s: float | None
     ) -> None:
-        """Send buffers completely; the send lock is held."""
+        """Send buffers completely; the caller holds the send lock."""
 
     def recv_exact_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> None:
-        """Fill a buffer."""
         received_bytes = 0
         while received_bytes < len(buffer):
             received_bytes += self.recv_some_into(
@@ -196,7 +192,7 @@ class Channel(abc.ABC):
 
         :param other: channel on which the peer reads after ``last``.
         :param last: the last bytes that are sent on this channel's socket.
-        :raises ChannelClosed: if this connection is gone; the caller then
+        :raises ChannelClosed: if this connection is lost; the caller then
             still owns the other channel.
         """
         with self._send_lock:
@@ -212,12 +208,11 @@ class Channel(abc.ABC):
     def end_sending(self) -> None:
         """Signal the end of the data to the peer; receiving continues.
 
-        :raises OSError: if the connection is gone.
+        :raises OSError: if the connection is lost.
         """
         (self._other or self).sock.shutdown(socket.SHUT_WR)
 
     def _recv_raw(self, buffer: memoryview, flags: int) -> int:
-        """Receive raw bytes from the socket."""
         try:
             received_bytes = self.sock.recv_into(buffer, 0, flags)
         except OSError as exc:
@@ -227,7 +222,6 @@ class Channel(abc.ABC):
         return received_bytes
 
     def _send_raw(self, part: memoryview, deadline_s: float | None) -> None:
-        """Send raw bytes over the socket."""
         flags = 0 if deadline_s is None else socket.MSG_DONTWAIT
         while part:
             sent_bytes = self._try_send((part,), flags)
@@ -335,8 +329,8 @@ class PlainChannel(Channel):
     ) -> tuple[int, list[int]]:
         """Receive available bytes and the descriptors attached to them.
 
-        Only for Unix sockets. Descriptors travel with the first byte of their
-        message. The other methods drop them.
+        This requires a Unix socket. Descriptors arrive with the first byte of
+        their message. The other methods drop them.
 
         :returns: number of bytes, and the descriptors. The caller must close
             them; child processes do not inherit them.
@@ -360,8 +354,7 @@ class PlainChannel(Channel):
         if flags & _TRUNCATED or len(fds) > max_fds:
             close_fds(fds)
             if len(fds) < max_fds:
-                # The buffer had room for more, so this process reached its
-                # limit.
+                # There was room for more, so this process reached its limit.
                 raise ChannelClosed(
                     errno.EMFILE,
                     "too many open files to receive a descriptor",
@@ -410,7 +403,7 @@ class PlainChannel(Channel):
     ) -> None:
         """Send bytes with descriptors attached to the first of them.
 
-        Only for Unix sockets. The caller still owns its descriptors.
+        This requires a Unix socket. The caller still owns the descriptors.
         """
         ancillary = [
             (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
@@ -485,7 +478,7 @@ def connect_tcp(
     return sock
 
 
-#: The kernel's limit on the path of a Unix socket, without the final zero.
+#: The kernel's limit on the path of a Unix socket, without the final NUL byte.
 MAX_UNIX_PATH_BYTES = 107
 
 
@@ -496,9 +489,8 @@ def connect_unix(
 ) -> socket.socket:
     """Connect to a Unix stream socket.
 
-    :param deadline_s: absolute deadline, up to which this waits if the backlog
-        is full.
-    :param pause: waits for some seconds; an exception ends the attempt.
+    :param deadline_s: until then, this waits while the backlog is full.
+    :param pause: waits for the given seconds; an exception ends the attempt.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     tune(sock)
@@ -561,7 +553,7 @@ def recv_payload(
 ) -> bytearray:
     """Receive the payload of a frame into newly allocated memory.
 
-    For JSON and other rare frames; data is received into pooled buffers.
+    Use it for JSON and other rare frames; data goes into pooled buffers.
     """
     payload = bytearray(header.wire_payload_bytes)
     channel.recv_exact_into(memoryview(payload), deadline_s)

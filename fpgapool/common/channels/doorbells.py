@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Doorbells, by which one process wakes another.
-
-They need only the standard library.
-"""
+"""Doorbells that wake another process; they need only the standard library."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ class PeerGone(ConnectionError):
 class Bell:
     """A doorbell: an eventfd, or one end of a pair of sockets.
 
-    Ringing and silencing a socket never block, whatever the peer does. Nor
-    does silencing an eventfd, but its peer can make ringing block.
+    A peer can make ringing an eventfd block. Silencing an eventfd, and ringing
+    and silencing a socket, never block.
     """
 
     def __init__(self, fd: int) -> None:
@@ -38,7 +35,7 @@ class Bell:
         self._count = bytearray(_COUNT_BYTES)
 
     def ring(self) -> None:
-        # If the socket is full or the counter at its limit, the peer has
+        # If the socket is full or the counter is at its limit, the peer has
         # already been rung.
         with contextlib.suppress(OSError):
             if self._sock is None:

@@ -14,13 +14,11 @@ from fpgapool.common.monitoring import ratelimit
 
 
 class PendingConnections:
-    """The unauthenticated connections; closes one if there are too many.
+    """Limits the number of unauthenticated connections; thread-safe.
 
     Honest clients authenticate within moments. At the limit, this closes the
     oldest connection of the address that has the most. So a peer that opens
     many connections and sends nothing only loses its own.
-
-    Safe to use from several threads.
     """
 
     def __init__(self, limit: int) -> None:

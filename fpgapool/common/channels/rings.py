@@ -12,7 +12,8 @@ it is read. So copy what you check, and use only the copy: a :class:`Record`
 itself cannot be inspected.
 
 Methods raise RingDamaged if the peer wrote invalid values. On each side, only
-one thread may use a ring or channel. Needs only the standard library.
+one thread may use a ring or channel. The module needs only the standard
+library.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Buffer: typing.TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 MIN_RING_BYTES = 4096
 MAX_RING_BYTES = 1 << 32
 
-#: As the room to wait for: the whole ring, once all records are freed.
+#: Value of ``room_bytes`` that waits until the peer has freed all records.
 ALL = -1
 
 #: Number of descriptors that the peer of a channel needs.
@@ -56,7 +57,7 @@ _AT_WRITER_WAITS = 9
 _AT_READ = 16
 _AT_READER_SLEEPS = 17
 
-#: Stands in place of a length if the record is at the start of the ring.
+#: Written instead of a length if the record is at the start of the ring.
 _SKIP = 0xFFFF_FFFF_FFFF_FFFF
 
 # The parts of a record up to this length are joined, which is cheaper than
@@ -103,9 +104,9 @@ class Ring:
     multiples of 8 bytes, and no record crosses the end of the ring.
 
     :ivar fd: descriptor of the memory; -1 after :meth:`close_fd`.
-    :ivar max_record_bytes: size of the largest record. About half of the ring,
+    :ivar max_record_bytes: maximum size of a record: about half of the ring,
         so that it fits in an empty ring whatever the positions are.
-    :ivar held: whether :meth:`get` has returned a record that was not freed.
+    :ivar held: whether :meth:`get` has returned a record that is not freed.
     """
 
     def __init__(self, fd: int, size_bytes: int) -> None:
@@ -123,7 +124,7 @@ class Ring:
         self._taken_bytes = 0
         self._written = self._words[_AT_WRITTEN]
         self._read = self._words[_AT_READ]
-        # The writer's position when the reader last looked.
+        # The writer's position when the reader last read it.
         self._seen = self._read
         self._wiped = self._written
 
@@ -199,7 +200,7 @@ class Ring:
         """Write records that the reader sees all at once.
 
         :returns: how many were written; the ring had no room for the rest.
-        :raises: as :meth:`put`; earlier records are written.
+        :raises: the errors of :meth:`put`; earlier records are written.
         """
         count = 0
         try:
@@ -287,10 +288,7 @@ class Ring:
         return not self._unread_bytes()
 
     def get(self) -> Record | None:
-        """Return the oldest record in place; the same one until it is freed.
-
-        None if there is no record.
-        """
+        """Return the oldest record that is not freed, in place, or None."""
         if self._record is None and (self._seen != self._read or self._look()):
             start, length_bytes, self._taken_bytes = self._oldest()
             self._record = Record(self._data[start : start + length_bytes])
@@ -350,7 +348,7 @@ class Ring:
         return True
 
     def _oldest(self) -> tuple[int, int, int]:
-        """Find the oldest record; there must be one.
+        """Find the oldest record; the ring must not be empty.
 
         :returns: its start, its length, and the number of bytes to free.
         """
@@ -382,7 +380,7 @@ class Ring:
         return self._record is not None
 
     def is_empty(self) -> bool:
-        """Whether no record is left to free; a held one counts."""
+        """Whether all records are freed, including a held one."""
         return self._words[_AT_WRITTEN] == self._read
 
     def free(self, *, wipe: bool = False) -> None:
@@ -410,10 +408,7 @@ class Ring:
             self.fd = -1
 
     def _place(self, length_bytes: int) -> tuple[int, int] | None:
-        """Return how many bytes to skip, and where to write the length.
-
-        None if there is no room now.
-        """
+        """Return bytes to skip and the place of the length; None: no room."""
         if length_bytes > self.max_record_bytes:
             raise ValueError(
                 f"the record is {length_bytes} bytes, larger than the ring's"
@@ -437,7 +432,7 @@ class Ring:
         unread_bytes = self._written - self._words[_AT_READ]
         if not 0 <= unread_bytes <= self.size_bytes:
             raise RingDamaged("the reader's position is out of range")
-        # No fence needed: writes that depend on this position come after it.
+        # No fence is needed: writes that depend on this position come later.
         return unread_bytes
 
     def _unmap(self) -> None:
@@ -495,8 +490,7 @@ class Channel:
         #: Whether the peer has freed all records; see
         #: :meth:`Ring.is_drained`.
         self.is_drained = outgoing.is_drained
-        #: Whether the peer has not discarded its ring; see
-        #: :meth:`Ring.is_whole`.
+        #: Whether the peer's ring is still in use; see :meth:`Ring.is_whole`.
         self.is_whole = incoming.is_whole
 
     @classmethod
@@ -512,10 +506,9 @@ class Channel:
         :param size_bytes: size of the ring to the peer.
         :param incoming_bytes: size of the ring from the peer; None: the same.
         :param stranger: whether the peer is untrusted. Its doorbell is then a
-            socket, which is slower, because an untrusted peer could make
-            writing to an eventfd block. :meth:`close` then also releases the
-            memory, which is charged to this process as long as it exists,
-            even if only the peer still maps it.
+            socket: that is slower, but the peer cannot make writing to it
+            block. :meth:`close` then also releases the memory, which is
+            charged to this process even if only the peer still maps it.
         """
         with contextlib.ExitStack() as undo:
             outgoing = Ring.create(size_bytes)
@@ -605,17 +598,16 @@ class Channel:
             self._peers_bell.ring()
 
     def wipe(self) -> bool:
-        """Overwrite the records that the peer has freed; :meth:`Ring.wipe`."""
+        """Overwrite records that the peer has freed; see :meth:`Ring.wipe`."""
         return self._outgoing.wipe()
 
     def arm(self, room_bytes: int | None = None) -> bool:
         """Request that the peer ring when it writes a record.
 
-        :param room_bytes: request a ring also when there may be room for a
-            record of this length; :data:`ALL`: when the peer has freed all
-            records.
-        :returns: whether to wait; False if there already is the room, or a
-            record that is not held.
+        :param room_bytes: also request it when there may be room for a record
+            of this length or, for :data:`ALL`, when all records are freed.
+        :returns: whether to wait; False if there already is room, or a record
+            that is not held.
         """
         if room_bytes is None or not self._incoming.held:
             self._incoming.set(_AT_READER_SLEEPS)

@@ -199,8 +199,8 @@ class TlsChannel(channel.Channel):
 def make_client_tls_context() -> ssl.SSLContext:
     """Make a TLS 1.3 context for clients, which must call :func:`check_pin`.
 
-    :returns: a context that does not verify certificate chains: workers have
-        self-signed certificates and are identified by their fingerprints.
+    It does not verify certificate chains: workers have self-signed
+    certificates and are identified by their fingerprints.
     """
     import ssl
 

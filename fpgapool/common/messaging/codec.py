@@ -48,7 +48,7 @@ def decode_json(payload: frames.Buffer) -> dict[str, Any]:
         try:
             document = _decode(payload)
         except (msgspec.DecodeError, ValueError, RecursionError):
-            # That function reports the exact reason.
+            # The slower function reports the exact reason.
             return frames.decode_json(payload)
         if isinstance(document, dict):
             return document

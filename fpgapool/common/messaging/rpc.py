@@ -55,7 +55,7 @@ CALL_TIMEOUT_S = 10
 #: The method that carries several casts in one message.
 SEVERAL = "several"
 
-#: The method that carries any other call together with a signature.
+#: The method that carries a call of another method, with a signature.
 SIGNED = "signed"
 
 #: Called with the method, its duration in seconds, and whether it succeeded.
@@ -70,7 +70,7 @@ _RABBIT_DEFAULTS = {
     "kombu_reconnect_delay": 0.5,
 }
 
-#: Topic -> option of the group [upgrade_levels].
+#: Options of the group [upgrade_levels], by topic.
 _PINS = {"fpgapool-conductor": "conductor", "fpgapool-agent": "agent"}
 
 # After each message, the driver's listeners wait this long for the next one,
@@ -235,7 +235,7 @@ class Client:
         Each server gets a single message with all its casts in order: another
         cast in a message costs far less than another message.
 
-        :raises: as :meth:`cast`, at the end; some casts may have been sent.
+        :raises: the errors of :meth:`cast`; some casts may have been sent.
         """
         held: list[tuple[str | None, str, dict[str, Any]]] = []
         self._held.casts = held
@@ -293,7 +293,7 @@ class Client:
 
         :param server: one of the topic's servers; None: any.
         :raises: oslo_messaging.MessagingException if the broker is unreachable
-            or no reply arrives in time; exceptions that the method raises.
+            or no reply arrives in time; and the method's own exceptions.
         """
         self._require(method)
         prepared = self._prepared(server)
@@ -327,8 +327,8 @@ class Client:
     def _reach_broker(self) -> None:
         """Fail if the broker has never been reachable from this process.
 
-        The driver waits without limit for its first connection for replies,
-        but not for that of a cast. So send a cast first.
+        The driver waits without limit to connect for replies, but not to
+        connect for a cast. So send a cast first.
         """
         global _was_reached
         if not _was_reached:
@@ -375,8 +375,7 @@ class _Held(threading.local):
 class Sender:
     """The context of a signed message.
 
-    :ivar host_uuid: the host that signed it; None if it was signed with the
-        control key.
+    :ivar host_uuid: the host that signed it; None if it was not a host.
     """
 
     host_uuid: str | None
@@ -597,7 +596,7 @@ def get_server(
 
 
 def _method_of(message: Mapping[str, Any]) -> str:
-    """Return the method of a message; empty if it is not easily found."""
+    """Return the method of a message; empty if it cannot be found."""
     method, arguments = message.get("method"), message.get("args")
     if method == SIGNED and isinstance(arguments, dict):
         begin = _SIGNED_METHOD.match(str(arguments.get("body")))

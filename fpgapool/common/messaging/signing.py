@@ -29,7 +29,7 @@ from fpgapool.common import exception
 CONTROL = "control"
 
 KEY_BYTES = 32
-#: Limits the memory of the key cache, because senders choose the names.
+#: Bounds the memory of the key cache, because senders choose these names.
 MAX_PARTY_LENGTH = 64
 
 _KEY = re.compile(rf"[0-9a-fA-F]{{{2 * KEY_BYTES},}}")
@@ -42,7 +42,7 @@ class Keys:
 
     :ivar secrets: pool keys if the party is :data:`CONTROL`, else keys of the
         host. The first one signs; all are accepted, so that a key can be
-        replaced on one machine after the other.
+        replaced on one machine after another.
     """
 
     party: str
@@ -62,10 +62,7 @@ class Keys:
     def has_signed(
         self, party: str, topic: str, body: str, signature: str
     ) -> bool:
-        """Whether a signature is valid.
-
-        The other parameters are those of :meth:`sign`.
-        """
+        """Whether a signature is valid; see :meth:`sign`."""
         if len(party) > MAX_PARTY_LENGTH:
             return False
         given = signature.encode(errors="replace")

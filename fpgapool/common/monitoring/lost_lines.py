@@ -27,7 +27,7 @@ class _Counted:
     """Counts the lines that a handler cannot write.
 
     It reports them at intervals: on standard error at once, and in the log
-    when it can be written again.
+    when the log can be written again.
     """
 
     def __init__(self, handler: logging.Handler) -> None:

@@ -130,7 +130,7 @@ class Page:
         """Add the values of all rows of a table.
 
         :param labels: values of the first labels of each row.
-        :param more: additional values that rows read, which the source lacks.
+        :param more: values for rows that the source does not have.
         """
         for row in rows:
             self.put(row, _read(row.read, source, more), *labels)
@@ -190,7 +190,7 @@ class Collector(registry.Collector):
                 fill(page)
             except Exception:
                 # The values of other services are still useful.
-                LOG.exception("Cannot read all metrics")
+                LOG.exception("Cannot read some of the metrics")
         yield from page.families()
 
     def describe(self) -> list[metrics_core.Metric]:

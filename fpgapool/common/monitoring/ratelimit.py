@@ -57,7 +57,7 @@ class RateLimitedLog(logging.LoggerAdapter[logging.Logger]):
         super().log(level, msg, *args, **{"stacklevel": 2, **kwargs})
 
     def _count(self, msg: object) -> int | None:
-        """:returns: number of lines omitted before; None: omit this one."""
+        """Return the number of lines omitted before; None: omit this one."""
         now_s = self._clock()
         with self._lock:
             kind = self._kinds.get(msg)
@@ -96,10 +96,7 @@ class Limiter:
         )
 
     def wait_s(self, caller: str) -> float:
-        """Count a caller's request, or return how long it must wait.
-
-        :returns: 0 if the request may proceed.
-        """
+        """Count a request and return 0, or return the seconds to wait."""
         if not self._per_s:
             return 0.0
         with self._lock:

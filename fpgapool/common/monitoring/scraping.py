@@ -14,7 +14,7 @@ from typing import Any
 from fpgapool.common import tls
 from fpgapool.common.channels import pending
 
-#: Prometheus needs only one.
+#: Prometheus needs only one connection.
 MAX_CONNECTIONS = 16
 
 #: How long a client may neither send nor read anything.
@@ -65,7 +65,6 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
         return sock, address
 
     def shutdown_request(self, request: Any) -> None:
-        """End a connection."""
         self._clients.leave(request)
         super().shutdown_request(request)
 

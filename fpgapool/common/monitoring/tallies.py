@@ -16,12 +16,12 @@ from collections.abc import Sequence
 
 from fpgapool.vocabulary import codes
 
-#: Histogram bounds in seconds, for durations from function calls to timeouts.
+#: Histogram bounds in seconds, for durations of up to 10 seconds.
 SHORT_S = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
-#: Histogram bounds in seconds, for durations from a moment to a day.
+#: Histogram bounds in seconds, for durations of up to a day.
 LONG_S = (
     *(0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0),
     *(4 * 3600.0, 24 * 3600.0),

@@ -14,7 +14,7 @@ from fpgapool.db import inventory
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import states
 
-# Agents that are asked for a report send one immediately.
+# Time to wait for reports; agents send them immediately on request.
 _REPORTS_S = 2.0
 
 
@@ -23,9 +23,7 @@ class AuditCalls(base.Calls):
 
     @base.call
     def pool_summary(self, ctxt: Any) -> dict[str, Any]:
-        """Return figures about the pool, and its hardware as the database has
-        it.
-        """
+        """Return a summary of the pool, with the hardware in the database."""
         now = self._ask(lambda asked: asked.now())
         pool = inventory.Inventory.load(self._database)
         return {
@@ -37,14 +35,12 @@ class AuditCalls(base.Calls):
 
     @base.call
     def pool_now(self, ctxt: Any) -> dict[str, Any]:
-        """Return the figures about the pool that are not in the database."""
+        """Return the part of the summary that is not in the database."""
         return self._ask(lambda asked: asked.now(), durable=False)
 
     @base.call
     def audit(self, ctxt: Any) -> list[dict[str, Any]]:
-        """Return the differences between the database, this leader and the
-        agents.
-        """
+        """Return the differences between database, leader and agents."""
         reports = self._fresh_reports()
         memory = self._ask(
             lambda asked: audit.remember(asked, self._epoch, reports)
@@ -55,7 +51,7 @@ class AuditCalls(base.Calls):
         return [one.to_primitive() for one in found]
 
     def _fresh_reports(self) -> dict[str, objects.AgentReport]:
-        """Ask all agents for reports, and return those that arrive in time."""
+        """Request reports from all agents; return those that arrive soon."""
         with self._reported:
             self._reports.clear()
         asked = self._ask(lambda asked: asked.ask_reports(), durable=False)

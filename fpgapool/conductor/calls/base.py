@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What all calls share: checks of arguments, and answers from the engine."""
+"""The base of all calls: checks arguments, and waits for answers."""
 
 from __future__ import annotations
 
@@ -28,19 +28,18 @@ from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import shapes
 
-# Shorter than the callers' timeouts, so that callers see the reason. The first
-# limit is for calls that callers retry, the second for calls sent only once.
+# Shorter than the callers' timeouts, so that callers receive the reason. The
+# first limit is for calls that callers retry, the second for the others.
 ANSWER_S = 3.0
 CHANGE_S = 5.0
 
-# Calls that wait for an answer occupy threads. The remaining threads serve
-# agents' messages while the database does not answer.
+# Share of the threads that may wait for answers: while the database does not
+# answer, the others continue to process agents' messages.
 _ASKING_SHARE = fractions.Fraction(3, 4)
-# With fewer threads, queries and the agents' messages would wait for each
-# other.
+# With fewer threads, queries and agents' messages would block each other.
 _MIN_THREADS = 4
 
-# If no place becomes free within this time, the conductor is overloaded.
+# A call is refused with Overloaded if no place is free within this time.
 _PLACE_S = 0.05
 
 _SHAPES: dict[Any, shapes.Shape[Any]] = {
@@ -55,7 +54,7 @@ _Answer = TypeVar("_Answer")
 def places(threads: int) -> int:
     """Return how many calls may wait for an answer at the same time.
 
-    :raises ConfigurationError: if no thread would be left for casts.
+    :raises ConfigurationError: if there are too few threads.
     """
     if threads < _MIN_THREADS:
         raise exception.ConfigurationError(
@@ -66,10 +65,9 @@ def places(threads: int) -> int:
 
 
 def call(method: _Method) -> _Method:
-    """Mark a method as a call; its callers receive the reasons for refusals.
+    """Mark a method as a call; its callers receive its errors.
 
-    Arguments annotated as ``str`` or ``int`` are checked, because callers may
-    send anything.
+    ``str`` and ``int`` arguments are checked: callers may send anything.
     """
     signature = inspect.signature(method)
     expected: dict[str, shapes.Shape[Any]] = {
@@ -94,12 +92,13 @@ def call(method: _Method) -> _Method:
 class Calls(rpc.Endpoint):
     """The base of all calls.
 
-    A malformed payload is answered with ``INVALID_REQUEST`` in a call; in a
-    cast it is logged and dropped.
+    A call with a malformed payload fails with ``INVALID_REQUEST``; a cast with
+    one is logged and dropped.
 
     :param database: for rows that the engine no longer keeps in memory.
     :param signer: returns the name of the key that signed a bitstream, given
-        its signature and SHA-256; None: callers have verified the signature.
+        its signature, SHA-256 and format; None: callers have verified the
+        signature.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class Calls(rpc.Endpoint):
         self._reported = threading.Condition()
 
     def _change(self, wanted: inputs.Change) -> Any:
-        """Carry out a request, and return its answer once that is durable."""
+        """Process a change, and return its answer once it is durable."""
         with self._places.take():
             self._offer(wanted)
             answer = durable(wanted.future, CHANGE_S)
@@ -152,7 +151,7 @@ class Calls(rpc.Endpoint):
 
 
 class Places:
-    """Limits the number of threads that wait."""
+    """Limits the number of waiting threads."""
 
     def __init__(self, pumping: pump.Pump, most: int) -> None:
         self._pump = pumping
@@ -192,7 +191,7 @@ class _Taken(threading.local):
 def durable(
     future: concurrent.futures.Future[_Answer], limit_s: float
 ) -> _Answer:
-    """Return an answer once it is durable in the database."""
+    """Wait for an answer, which is durable once it arrives."""
     try:
         return future.result(limit_s)
     except TimeoutError:
@@ -200,7 +199,7 @@ def durable(
 
 
 def not_durable() -> exception.DatabaseUnavailable:
-    """Return the error for an answer that is not durable in time."""
+    """Return the error for an answer that does not arrive in time."""
     return exception.DatabaseUnavailable(
         reason="the database did not answer in time"
     )

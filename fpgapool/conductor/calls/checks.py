@@ -32,7 +32,7 @@ MAX_IDS = 1000
 Reports: TypeAlias = Mapping[str, tuple[Any, objects.AgentReport]]
 
 _PROJECT_ID = shapes.matching(rules.PROJECT_ID, rules.PROJECT_ID_WORDS)
-# The name and the UUID become parts of commands, paths and names of queues.
+# Commands, paths and queue names contain the name and the UUID.
 _HOST = shapes.Members(
     {
         "host_uuid": shapes.matching(
@@ -52,14 +52,12 @@ _T = TypeVar("_T", bound=base.Payload)
 
 
 def check_project(project_id: Any) -> None:
-    """Check the id of a project."""
+    """Check a project's id."""
     limits.argument(_PROJECT_ID, project_id, "project_id")
 
 
 def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
-    """Whether a message is about the host that sent it; always true if no host
-    sent it.
-    """
+    """Whether a host's message concerns that host; true for other senders."""
     own = rpc.host_of(ctxt)
     if own is None or own == host_uuid:
         return True
@@ -68,7 +66,7 @@ def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
 
 
 def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
-    """Check that a front door sends messages about its own host only."""
+    """Refuse a front door's message about another host."""
     if not is_of_sender(ctxt, host_uuid, method):
         raise exception.MessageRefused(reason="it concerns another host")
 
@@ -76,7 +74,7 @@ def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
 def requests(
     ctxt: Any, requests: Any, method: str = "submit_sessions"
 ) -> list[objects.OpenRequest]:
-    """Check that the sender may make these requests; return them.
+    """Parse requests, and check that the sender may make them.
 
     :raises InvalidRequest: if one is malformed.
     :raises MessageRefused: if the sender may not make one of them.
@@ -92,7 +90,7 @@ def requests(
 
 
 def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
-    """Check that the sender may attach this client to a group; return it.
+    """Parse a client, and check that the sender may attach it to a group.
 
     :raises InvalidRequest: if it is malformed.
     :raises MessageRefused: if a host attaches it on behalf of an instance.
@@ -113,12 +111,10 @@ def _refuse_for_instance(ctxt: Any, user_id: str, method: str) -> None:
 def report(form: Any, reports: Reports) -> objects.AgentReport | None:
     """Return an agent's report; None if it is malformed.
 
-    A report covers all slots of its host, but few have changed since the last
-    one. Only these are parsed and checked.
+    Only slots that changed since the last report are checked: usually few.
     """
     known: set[int] = set()
-    # Fails if this is the host's first report, if its slots have changed, or
-    # if it is malformed.
+    # Fails if the report is the host's first, has other slots or is malformed.
     with contextlib.suppress(KeyError, TypeError, ValueError):
         last_form, last = reports[form["data"]["host_uuid"]]
         form = _with_lines(form, last_form, last)
@@ -133,8 +129,8 @@ def _report(form: Any) -> objects.AgentReport:
 
 
 def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
-    """Return a report's raw payload, reusing the parsed slots of the last
-    report where the payload is the same.
+    """Replace the unchanged slots in a report's raw payload with the last
+    report's parsed ones.
     """
     data, devices = form["data"], []
     for new, old, device in zip(
@@ -156,7 +152,7 @@ def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
 
 @contextlib.contextmanager
 def invalid() -> Iterator[None]:
-    """Turn a ValueError of the block into InvalidRequest."""
+    """Raise InvalidRequest instead of a ValueError in the block."""
     try:
         yield
     except ValueError as error:
@@ -166,7 +162,7 @@ def invalid() -> Iterator[None]:
 def checked(
     parse: Callable[[Any], _T], primitive: Any, known: Container[int] = ()
 ) -> _T:
-    """Return the payload of a call.
+    """Parse and check the payload of a call.
 
     :param known: ids of contained payloads that have already been checked.
     """
@@ -179,7 +175,7 @@ def checked(
 def parsed(
     parse: Callable[[Any], _T], primitive: Any, known: Container[int] = ()
 ) -> _T | None:
-    """Return the payload of a cast; None if it is malformed."""
+    """Parse and check the payload of a cast; None if it is malformed."""
     try:
         return checked(parse, primitive, known)
     except exception.InvalidRequest as error:

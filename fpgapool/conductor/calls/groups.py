@@ -25,7 +25,7 @@ class GroupCalls(base.Calls):
 
     @base.call
     def change_group(self, ctxt: Any, change: Any) -> None:
-        """Change a group or its clients; answers once this is durable."""
+        """Change a group or its clients; answers when this is durable."""
         self._change_group(checks.checked(group.change_from_primitive, change))
 
     def _change_group(self, change: group.GroupChange) -> None:
@@ -65,7 +65,7 @@ class GroupCalls(base.Calls):
             lambda asked: asked.has_client(project_id, group_id, client_id)
         ):
             raise exception.GroupRefused(
-                "the project has no such client",
+                "the project has no client with this ID in the group",
                 code=codes.GROUP_CLIENT_NOT_FOUND,
             )
         self._change_group(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls by operators, for Nova's instances, and about the library."""
+"""Calls about hardware, quotas, instances and the library."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OperatorCalls(base.Calls):
     def admit_instance(
         self, ctxt: Any, entry: Any, lost_hash: Any = ""
     ) -> dict[str, Any]:
-        """Admit an instance, and return its resulting entry."""
+        """Admit an instance; return its entry as it is now."""
         parsed = checks.checked(objects.InstanceEntry.from_primitive, entry)
         limits.argument(instances.ENTRY, vars(parsed), "entry")
         known = self._database.get_instance(parsed.instance_id)
@@ -68,9 +68,7 @@ class OperatorCalls(base.Calls):
     def _signed(
         self, change: bitstream.BitstreamChange
     ) -> bitstream.BitstreamChange:
-        """Return a change with the name of the key whose signature was
-        verified.
-        """
+        """Verify the signature, and add its key's name to the change."""
         if self._signer is None or not isinstance(
             change, objects.UploadBitstream | objects.DecideBitstream
         ):
@@ -99,7 +97,7 @@ class OperatorCalls(base.Calls):
         reason: Any,
         drain_within_s: Any,
     ) -> None:
-        """Enable, drain or disable; answers when the change is durable."""
+        """Enable, drain or disable hardware; answers when this is durable."""
         self._change(
             administration.checked(
                 host_uuid=host_uuid,
@@ -114,9 +112,7 @@ class OperatorCalls(base.Calls):
     def set_reservable_slots(
         self, ctxt: Any, host_uuid: Any, device: Any, slots: Any
     ) -> None:
-        """Set how many slots instances can reserve; answers when the change is
-        durable.
-        """
+        """Set how many slots can be reserved; answers when this is durable."""
         wanted = {"host_uuid": host_uuid, "device": device, "slots": slots}
         shape = reservations.REQUEST
         self._change(
@@ -146,7 +142,7 @@ class OperatorCalls(base.Calls):
     def get_quota(
         self, ctxt: Any, project_id: Any = None
     ) -> dict[str, dict[str, Any]]:
-        """Return a project's effective limits, or the default ones."""
+        """Return a project's effective limits, or the defaults."""
         if project_id is not None:
             checks.check_project(project_id)
         return quotas.document(

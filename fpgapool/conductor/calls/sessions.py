@@ -30,7 +30,7 @@ _CANCELLATION = shapes.Members(
         "project_id": _TEXT,
         "session_id": shapes.nullable(_TEXT),
         "request_id": shapes.nullable(_TEXT),
-        # No longer than the database column.
+        # At most as long as the database column.
         "reason": shapes.matching("[A-Z][A-Z0-9_]{0,63}", "a code"),
     }
 )
@@ -48,9 +48,7 @@ _REVISIONS = shapes.mapping_of(shapes.integer(), checks.MAX_IDS)
 
 
 class SessionCalls(base.Calls):
-    """Handles reports and requests about sessions from agents, front doors and
-    the API.
-    """
+    """Handles agents' reports, and requests about sessions."""
 
     def report(self, ctxt: Any, report: Any) -> None:
         """Process an agent's report."""
@@ -105,7 +103,7 @@ class SessionCalls(base.Calls):
         output_bytes: Any,
         confirmed: Any,
     ) -> None:
-        """End a session as completed if its worker cannot report that."""
+        """End a session as completed, if its worker cannot report the end."""
         self._pass_on(
             inputs.Close,
             _CLOSE,
@@ -121,9 +119,7 @@ class SessionCalls(base.Calls):
     def report_progress(
         self, ctxt: Any, project_id: Any, session_id: Any, input_bytes: Any
     ) -> None:
-        """Record how much input a waiting session's client has processed
-        itself.
-        """
+        """Record how much input a waiting client has processed itself."""
         self._pass_on(
             inputs.ClientProgress,
             _CLIENT_PROGRESS,
@@ -158,9 +154,7 @@ class SessionCalls(base.Calls):
     def submit_sessions(
         self, ctxt: Any, requests: Any
     ) -> list[dict[str, Any]]:
-        """Admit requests; return a session or the reason for the refusal for
-        each of them.
-        """
+        """Admit requests; return a session, or a refusal, for each of them."""
         until = self._pump.now() + base.ANSWER_S
         wanted = [
             inputs.Open(request, until)
@@ -194,7 +188,7 @@ class SessionCalls(base.Calls):
         generation: int,
         host_uuid: str,
     ) -> dict[str, Any] | None:
-        """Give another slot to a session that lost its slot, if possible."""
+        """Give another slot to a session that lost its own, if possible."""
         checks.require_own(ctxt, host_uuid, "reopen_session")
         (view,) = self._answers(
             [inputs.Reopen(project_id, session_id, generation, host_uuid)]
@@ -204,7 +198,7 @@ class SessionCalls(base.Calls):
     def _answers(
         self, wanted: Sequence[inputs.Open | inputs.Reopen]
     ) -> list[objects.SessionView | None]:
-        """Return the results of requests from clients of projects."""
+        """Queue the inputs, and return their results."""
         until_s = time.monotonic() + base.ANSWER_S
         with self._places.take():
             try:
@@ -215,7 +209,7 @@ class SessionCalls(base.Calls):
                     for one in wanted
                 ]
             finally:
-                # The results of the others follow as notifications.
+                # Results that come later are sent as notifications.
                 for one in wanted:
                     one.future.cancel()
 
@@ -231,8 +225,8 @@ class SessionCalls(base.Calls):
     def changed_sessions(
         self, ctxt: Any, revisions: Any, host_uuid: str = ""
     ) -> dict[str, Any]:
-        """Return the sessions whose revisions differ, and those that do not
-        exist.
+        """Return the sessions whose revisions differ, and the ids of those
+        that do not exist.
         """
         limits.argument(_REVISIONS, revisions, "revisions")
         if host_uuid:
@@ -248,7 +242,7 @@ class SessionCalls(base.Calls):
         }
 
     def _forgotten(self, session_ids: list[str]) -> list[objects.SessionView]:
-        # Other names cannot be looked up in the database.
+        # The database cannot look up names that it cannot store.
         names = [name for name in session_ids if limits.writable(name) == name]
         if not names:
             return []

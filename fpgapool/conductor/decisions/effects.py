@@ -2,10 +2,10 @@
 
 """The effects of the engine's decisions: rows to write and messages to send.
 
-The engine returns :class:`Effects`; the group-commit thread and the sender
-carry them out. The class of a message decides when it is sent: orders to
-agents immediately, because a slot can be prepared while the rows are being
-written, and other messages once their rows are durable.
+The group-commit thread and the sender carry out the :class:`Effects` that the
+engine returns. Orders to agents are sent immediately, so that slots are
+prepared while the rows are being written; other messages are sent once their
+rows are durable.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class KeepGroup(Message):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReissueSecret(Message):
-    """Ask an agent for a new secret of a prepared, unconnected slot."""
+    """Request a new secret for a prepared, unconnected slot."""
 
     host_uuid: str
     device: str
@@ -83,7 +83,7 @@ class PublishSession(Message):
     :ivar host_uuid: host of the front door; None if the view is only for a
         waiting caller.
     :ivar waiting: calls that this answers; the front door gets a separate
-        message only if nobody is waiting for any of them.
+        message only if nobody waits for these calls any more.
     """
 
     host_uuid: str | None
@@ -94,7 +94,7 @@ class PublishSession(Message):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AskReport(Message):
-    """Ask an agent to report now instead of at its next interval."""
+    """Request an immediate report from an agent."""
 
     host_uuid: str
 
@@ -103,7 +103,8 @@ class AskReport(Message):
 class Reply(Message):
     """Resolve a query that an RPC handler is waiting for.
 
-    :ivar failed: whether the value is an exception that the handler raises.
+    :ivar failed: whether the value is an exception, which the handler then
+        raises.
     """
 
     future: concurrent.futures.Future[Any]
@@ -113,7 +114,9 @@ class Reply(Message):
 
 
 class EarlyReply(Reply):
-    """A reply that is sent immediately; a database failure may undo it."""
+    """A reply that is sent before its rows are durable; a database failure may
+    invalidate it.
+    """
 
     __slots__ = ()
 
@@ -122,7 +125,7 @@ class EarlyReply(Reply):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewSession:
-    """A request that becomes a session, unless its request id is taken."""
+    """A new session, unless its request id is already used."""
 
     row_id: int
     session_id: str
@@ -130,8 +133,8 @@ class NewSession:
     future: ViewFuture
 
 
-# Clients ignore these states: most are outdated within milliseconds, and a
-# client knows when it has closed a session.
+# Clients do not act on these states: most last only milliseconds, and clients
+# close their sessions themselves.
 _STEPS = frozenset(
     {
         states.QUEUED,
@@ -161,8 +164,7 @@ class Effects:
     def merged(cls, batches: Sequence[Effects]) -> Effects:
         """Merge batches, and drop outdated messages and cancelled answers.
 
-        The result has no ``at_once`` messages, because these have already been
-        sent.
+        The ``at_once`` messages are omitted: they have already been sent.
         """
         return cls(
             changes=db_api.Changes.merged(batch.changes for batch in batches),
@@ -174,9 +176,7 @@ class Effects:
         )
 
     def can_wait(self) -> bool:
-        """Whether its commit may be delayed because no client is waiting for
-        it.
-        """
+        """Whether its commit may be delayed: no client is waiting for it."""
         return all(map(can_wait, self.after_commit))
 
 
@@ -202,7 +202,7 @@ def newest(messages: Iterable[Message]) -> list[Message]:
 
 
 def _subject(message: Message) -> object:
-    """Return a key; a newer message replaces an older one with that key."""
+    """Return a key; a message replaces older ones with the same key."""
     if isinstance(message, PublishSession):
         return message.host_uuid, message.view.session_id
     if isinstance(message, AskReport):

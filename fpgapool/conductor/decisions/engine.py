@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The engine, which turns inputs and time into effects.
+"""The engine turns inputs and time into effects.
 
-The engine's rooms keep the state of sessions, pass events from agents and
-clients to :class:`fpgapool.core.state.PoolState`, and turn its instructions
-into rows and messages. They do no I/O and have no threads: the pump calls the
-engine.
+Its rooms keep the state of sessions, pass events from agents and clients to
+:class:`fpgapool.core.state.PoolState`, and turn its instructions into rows and
+messages. They do no I/O, and run in the pump's thread.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ LOG = logging.getLogger(__name__)
 
 
 class Engine:
-    """The state behind the pump; see the module's docstring.
+    """The state that the pump's thread owns.
 
-    :param quotas: projects' limits until Keystone's have been read; None: the
-        limits are in the database, and the defaults in the settings.
+    :param quotas: projects' limits until they have been read from Keystone;
+        None: the limits are in the database, and the defaults in the settings.
     """
 
     def __init__(
@@ -119,9 +118,9 @@ class Engine:
         self.pool.link.wake_at = order.time_s
 
     def set_database_state(self, recorded_id: int, *, failing: bool) -> None:
-        """Set the state of the database, before the next batch.
+        """Set the state of the database for the next batch.
 
-        :param recorded_id: the row id of the last new session in the database.
+        :param recorded_id: the row id of the newest session in the database.
         """
         self._opening.recorded_id = recorded_id
         self.pool.outages.database_failing = failing
@@ -129,8 +128,7 @@ class Engine:
     def start(self, now: float) -> effects.Effects:
         """Load the rows from the database.
 
-        Every host is considered down until its agent reports, because its
-        slots may no longer exist.
+        Hosts are considered down until they report: their slots may be gone.
         """
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
@@ -189,7 +187,7 @@ class Engine:
         return pool.take_effects()
 
     def _answer(self, query: inputs.Query) -> effects.Reply:
-        """Answer a query; a failing query must not stop the leader."""
+        """Answer a query; an error must not stop the leader."""
         kind = effects.Reply if query.durable else effects.EarlyReply
         try:
             return kind(query.future, query.ask(self.questions))
@@ -200,7 +198,7 @@ class Engine:
             return kind(query.future, error, failed=True)
 
     def tick(self, now: float) -> effects.Effects:
-        """Handle timeouts, such as silent hosts and stuck preparations."""
+        """Handle timeouts, such as those of silent hosts and preparations."""
         pool = self.pool
         pool.clock.now = now
         self._hosts.tick()
@@ -209,8 +207,7 @@ class Engine:
         self._groups.end_clients(self._desks.absent_clients())
         pool.probation.end_overdue()
         pool.decide()
-        # Must follow decide(): tests only use slots that no session is waiting
-        # for.
+        # Must follow decide(): tests use only slots that no session needs.
         pool.probation.begin_due()
         self._operators.finish_drains()
         self._desks.send_changes()

@@ -20,7 +20,7 @@ from fpgapool.objects import group
 
 
 def _new_future() -> concurrent.futures.Future[Any]:
-    # Look up the class at each call, because tests replace it.
+    # Looked up at each call, because tests replace the class.
     return concurrent.futures.Future()
 
 
@@ -37,9 +37,8 @@ class _Awaited:
 class Open(_Awaited):
     """A client requests a session.
 
-    :ivar awaited_until: when the caller's timeout ends, by our clock. The bus
-        keeps a call only while its caller waits, so our clock is precise
-        enough.
+    :ivar awaited_until: when the caller's timeout ends at the latest, by the
+        conductor's clock.
     """
 
     request: objects.OpenRequest
@@ -53,7 +52,7 @@ class Open(_Awaited):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """An admitted session was not recorded because its request id is taken."""
+    """An admitted session's request id turned out to be already used."""
 
     admission: effects.NewSession
     holder: db_api.SessionRecord
@@ -78,8 +77,7 @@ class Close:
     """A client has closed a session that had a slot.
 
     :ivar generation: generation of the slot that it used last.
-    :ivar input_bytes: input bytes that its slots processed, according to the
-        client; likewise for the output.
+    :ivar input_bytes: its slots' input bytes, according to the client.
     """
 
     project_id: str
@@ -93,9 +91,7 @@ class Close:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClientProgress:
-    """A client has processed part of its input itself while waiting for a
-    slot.
-    """
+    """A client has processed input itself while waiting for a slot."""
 
     project_id: str
     session_id: str
@@ -108,8 +104,7 @@ class Reopen(_Awaited):
     """A client has lost the slot of its session and requests another one.
 
     :ivar host_uuid: host of its front door; empty for the API.
-    :ivar future: receives the session's resulting state; None if the client
-        may not see it.
+    :ivar future: receives its state; None if the client may not see it.
     """
 
     project_id: str
@@ -132,8 +127,8 @@ class Library:
     records: tuple[db_api.AcceleratorRecord, ...]
 
 
-# Requests for changes. Their futures receive None once the change is durable,
-# or the exception with the reason for refusal.
+# Requests for changes. The future receives None once the change is durable, or
+# the exception if it is refused.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -155,7 +150,7 @@ class Administer(_Awaited):
     """An operator sets the administrative state of a device or host.
 
     :ivar device: name of the device; None: the whole host.
-    :ivar drain_within_s: how long holders may stay; None: without limit.
+    :ivar drain_within_s: time until the slots are revoked; None: never.
     """
 
     host_uuid: str
@@ -167,7 +162,7 @@ class Administer(_Awaited):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TestNow(_Awaited):
-    """An operator requests a slot's test; an empty accelerator means any."""
+    """An operator requests a test of a slot; empty accelerator: any."""
 
     host_uuid: str
     device: str
@@ -206,8 +201,8 @@ class SetQuota:
 class AdmitInstance:
     """An instance gets a token, or its flavor's limits have changed.
 
-    :ivar lost_hash: hash of its token, if the token must be replaced because
-        its secret is lost.
+    :ivar lost_hash: hash of its token, if it must be replaced because its
+        secret is lost.
     """
 
     entry: objects.InstanceEntry
@@ -232,8 +227,7 @@ class InstanceDeleted:
 class InstanceChanged:
     """An instance has moved to another host or changed its flavor.
 
-    :ivar host_uuid: its current host; None if it has none, or the host is
-        unknown.
+    :ivar host_uuid: its current host; None if it has none or an unknown one.
     :ivar max_sessions: its current limit on sessions; None: no limit.
     """
 
@@ -244,7 +238,7 @@ class InstanceChanged:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ComputesSeen:
-    """Nova lists compute nodes for hosts that had none before."""
+    """Nova now lists compute nodes for these hosts."""
 
     host_uuids: frozenset[str]
 
@@ -268,12 +262,11 @@ class Reservations:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Query(_Awaited):
-    """A query; the answer is held back until its data is durable.
+    """A query; the answer waits until its data is durable.
 
-    :ivar ask: called on the pump's thread with a
-        :class:`.questions.Questions`.
-    :ivar durable: whether to hold the answer back; if not, a database failure
-        may invalidate it.
+    :ivar ask: called with :class:`.questions.Questions` in the pump's thread.
+    :ivar durable: whether the answer waits; if not, a database failure may
+        invalidate it.
     """
 
     ask: Callable[[Any], Any]

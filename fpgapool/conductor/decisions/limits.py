@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks the values of RPC payloads before they reach the engine, and reads
-enumerations from rows, even those of other releases.
+"""Checks the values of RPC payloads, and reads enumerations from rows, which
+other releases may have written.
 
 A value that does not fit its column would block the group commit for all
-sessions, so it is refused on arrival.
+sessions, so it is rejected on arrival.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _T = TypeVar("_T")
 _E = TypeVar("_E", bound=enum.Enum)
 
 _MAX_NAME_LENGTH = 255
-# Members with shorter columns.
+# Maximum lengths of members whose columns are shorter.
 _MAX_LENGTHS = {"code": 64, "host_uuid": 36, "state": 16}
 
-# Not checked here: free texts, which are truncated and sanitized before they
-# are written, and sizes, which the engine rejects with their own error code.
+# Not checked here: free text, which is truncated and sanitized before it is
+# stored, and sizes, which the engine rejects with their own error code.
 _UNLIMITED = frozenset(
     {
         "claimed_bytes",
@@ -45,13 +45,13 @@ _UNLIMITED = frozenset(
 )
 
 MAX_INTEGER = 2**63 - 1
-# Members that have smaller columns, or are added up.
+# Members whose columns are smaller, or whose sums are stored.
 _MAX_INTEGERS = {
     "slot": 2**31 - 1,
     "input_bytes": 2**53,
     "output_bytes": 2**53,
 }
-# Above any real time, rate or energy; sums stay finite.
+# Higher than any real time, rate or energy; its sums are still finite.
 _MAX_FLOAT = 1e18
 
 
@@ -64,11 +64,9 @@ def argument(shape: shapes.Shape[_T], value: Any, name: str) -> _T:
 
 
 def writable(text: str) -> str:
-    """Return a text without the characters that databases refuse.
+    """Replace surrogates and NUL characters, which databases reject.
 
-    Error messages may quote tenants' input.
-
-    :param text: may contain surrogates and NUL characters, which are replaced.
+    :param text: may quote users' input.
     """
     if not text.isascii():
         text = text.encode(errors="replace").decode()
@@ -78,12 +76,10 @@ def writable(text: str) -> str:
 def check(payload: base.Payload, known: Container[int] = ()) -> None:
     """Check that every member of a payload fits its column.
 
-    :raises ValueError: if one does not fit; the message names the payload and
-        the member.
+    :raises ValueError: if one does not; the message names it and the payload.
     """
     values = vars(payload)
-    # All checks are in one function for speed, because messages have many
-    # members.
+    # All checks are in one function for speed: messages have many members.
     for name, longest, largest in _limits(type(payload)):
         value = values[name]
         for one in value if type(value) is tuple else (value,):
@@ -92,8 +88,7 @@ def check(payload: base.Payload, known: Container[int] = ()) -> None:
                 if len(one) > longest:
                     fault = "too long"
                 elif not one.isprintable():
-                    # A line break would break up a log line; no column accepts
-                    # a surrogate.
+                    # A line break splits log lines; columns reject surrogates.
                     fault = "not printable"
             elif kind is int:
                 if not -largest <= one <= largest:
@@ -125,8 +120,7 @@ def _limits(
 def read_enum(meanings: type[_E], row: Any, column: str) -> _E | None:
     """Read the enumeration value of a column.
 
-    :returns: None if this release does not know the value; the row is then
-        logged.
+    :returns: None if this release does not know the value, which is logged.
     """
     word = getattr(row, column)
     try:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rooms, and the parts of the leader's state that every room has.
+"""The base of rooms, and the parts of the leader's state that all of them use.
 
-A room is a component of the engine, and a dataclass. Its fields name the other
-parts that it may use, and :meth:`.pool.Pool.room` fills them in. Its methods
-that handle inputs, or carry out instructions of the core, are marked with
-:func:`handles`.
+A room is a component of the engine, and a dataclass. Its fields name the parts
+that it uses; :meth:`.pool.Pool.room` sets them. :func:`handles` marks its
+methods that handle inputs or instructions of the core.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import ClassVar
 from typing import TypeVar
@@ -28,7 +27,9 @@ from fpgapool.common import exception
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import expected_waits
 from fpgapool.core import events
+from fpgapool.core import instructions as core_instructions
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 
@@ -72,12 +73,11 @@ class Clock:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Outages:
-    """Periods in which messages or rows could not be delivered.
+    """Times at which the database or the message bus was unavailable.
 
-    :ivar failing_at: when the database last failed, so that messages had to
-        wait.
-    :ivar unreachable_until: time until which the conductor could not receive
-        reports, so that a host's silence until then proves nothing.
+    :ivar failing_at: when the database last failed, which delays messages.
+    :ivar unreachable_until: time until which reports may not have reached the
+        conductor, so that silent hosts are not necessarily down.
     """
 
     database_failing: bool = False
@@ -86,17 +86,14 @@ class Outages:
 
     @property
     def last_at(self) -> float:
-        """The last time when clients could not be notified."""
+        """The last time at which clients could not be notified."""
         return max(self.failing_at, self.unreachable_until)
 
 
 class Outbox:
     """Collects the rows and messages of a batch.
 
-    The class of a message determines whether it waits for the rows, see
-    :mod:`.effects`.
-
-    :ivar admissions: new sessions, recorded unless their request id is taken.
+    :ivar admissions: new sessions, recorded unless their request id is used.
     :ivar withdrawn: row ids of sessions that were not recorded.
     """
 
@@ -147,9 +144,11 @@ class Link:
         core: core_state.PoolState,
         clock: Clock,
         counts: conductor_counts.Counts,
+        waits: expected_waits.ExpectedWaits,
     ) -> None:
         self._core = core
-        # The core counts skips only after the first call.
+        self._waits = waits
+        # The core begins to count skips at the first call.
         core.take_skips()
         self._clock = clock
         self._counts = counts
@@ -157,16 +156,18 @@ class Link:
         self.wake_at: float | None = None
 
     def tell(self, *happened: events.Event) -> None:
-        """Send events to the core, and carry out its instructions.
+        """Send events to the core, and carry out the resulting instructions.
 
-        Waiting sessions get slots later, see :meth:`decide`.
+        Only :meth:`decide` assigns slots to waiting sessions.
         """
-        self._carry_out(self._core.apply(happened, self._clock.now))
+        orders = self._core.apply(happened, self._clock.now)
+        self._waits.hear(happened, self._clock.now)
+        self._carry_out(orders)
 
     def decide(self) -> Mapping[int, int]:
         """Let the core assign slots to waiting sessions.
 
-        :returns: how often jobs have been skipped, by their ids.
+        :returns: how often jobs have been skipped, by job id.
         """
         happened: tuple[events.Event, ...] = ()
         if self.wake_at is not None and self._clock.now >= self.wake_at:
@@ -175,15 +176,17 @@ class Link:
         self._carry_out(self._core.step(happened, self._clock.now))
         return self._core.take_skips()
 
-    def _carry_out(self, instructions: Iterable[object]) -> None:
+    def _carry_out(
+        self, instructions: Sequence[core_instructions.Instruction]
+    ) -> None:
+        self._waits.obey(instructions, self._clock.now)
         for instruction in instructions:
             self.handle(instruction)
 
     def handle(self, item: object) -> None:
         """Handle an input or an instruction.
 
-        A transition that the session's life cycle forbids is logged and
-        skipped.
+        A transition that a session's life cycle forbids is logged and ignored.
         """
         try:
             self.handlers[type(item)](item)
@@ -194,7 +197,7 @@ class Link:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Room:
-    """The base of all rooms, with the parts that all of them have."""
+    """The base of all rooms."""
 
     handler_names: ClassVar[Mapping[type, str]] = {}
 
@@ -226,7 +229,7 @@ class Room:
         future: concurrent.futures.Future[Any],
         apply: Callable[[], None],
     ) -> None:
-        """Carry out a request to change rows, and answer it."""
+        """Make the requested change, and answer the request."""
         if self._outages.database_failing:
             refused = admission.not_recordable()
             self._outbox.send(effects.EarlyReply(future, refused))
@@ -238,15 +241,13 @@ class Room:
     def _answering(
         self, future: concurrent.futures.Future[Any]
     ) -> Iterator[None]:
-        """Answer a request with None, or with the refusal that the block
-        raises.
-        """
+        """Answer a request with None, or with the error of the block."""
         answer = None
         try:
             yield
         except (admission.Rejected, exception.FpgapoolException) as error:
             LOG.info("Change refused: %s", error.code)
             answer = error
-        # A refusal also waits for the commit: the row that caused it may not
-        # be recorded yet, and the client will look for it.
+        # An error also waits for the commit: a row that caused it may not be
+        # recorded yet, and the client may look for it.
         self._outbox.send(effects.Reply(future, answer))

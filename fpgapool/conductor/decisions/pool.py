@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The leader's state of the pool, in parts."""
+"""The leader's state, in parts."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _Room = TypeVar("_Room")
 class Pool:
     """All parts of the leader's state.
 
-    Queries may read all of it. A room gets only the parts that its fields
-    name, see :meth:`room`.
+    Queries may read all of it; rooms get only the parts that they name.
 
-    :param own_quotas: projects' limits until Keystone's have been read; None:
-        the limits are in the database, and the defaults in the settings.
+    :param own_quotas: projects' limits until they have been read from
+        Keystone; None: the limits are in the database, and the defaults in the
+        settings.
     """
 
     def __init__(
@@ -60,7 +60,8 @@ class Pool:
         self.clock = parts.Clock(ahead_s)
         self.outages = parts.Outages()
         self.outbox = parts.Outbox()
-        self.link = parts.Link(core, self.clock, counts)
+        self.waits = expected_waits.ExpectedWaits(core)
+        self.link = parts.Link(core, self.clock, counts, self.waits)
         self.quotas = quotas.QuotaBook(
             settings.default_quota,
             snapshot.quotas,
@@ -90,7 +91,6 @@ class Pool:
             snapshot.group_desks, last_ids[db_api.GroupDeskRecord]
         )
         self.holds = holds.Holds(core, self.outbox)
-        self.pace = expected_waits.Pace()
         self.traffic = holds.Traffic()
         self.lives = self.room(lives.Lives)
         self.probation = self.room(probation.Probation)
@@ -108,8 +108,8 @@ class Pool:
     def decide(self) -> None:
         """Let the core assign slots to waiting sessions."""
         for job_id, skips in self.link.decide().items():
-            # Record this for the next leader, but do not publish it. Jobs of
-            # groups have no rows.
+            # Recorded for the next leader, but not published. Jobs of groups
+            # have no session.
             session = self.sessions.by_job.get(job_id)
             if session is not None:
                 session.skips = skips

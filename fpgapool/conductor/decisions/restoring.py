@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Restores the sessions from the database for a new leader."""
+"""Restores a new leader's sessions from the database."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ class Restoring(parts.Room):
     _serving: servings.Serving
 
     def restore_sessions(self, snapshot: db_api.Snapshot) -> None:
-        """Restore all sessions and their assignments.
-
-        Every host is considered down until its agent reports, because its
-        slots may no longer exist.
-        """
+        """Restore all sessions and their assignments."""
         held = {
             (row.holder_id, row.generation): row
             for row in snapshot.assignments
@@ -68,9 +64,9 @@ class Restoring(parts.Room):
         for record in snapshot.lost_sessions:
             if record.session_id not in self._sessions.by_id:
                 self._remember(record)
-        # The other assignments belong to sessions that have ended or moved, or
-        # have unknown phases. Slots that are still busy appear as strays in
-        # the first report.
+        # The sessions of the other assignments have ended or moved, or their
+        # phases are unknown. If a slot is still busy, the first report shows
+        # it as a stray.
         for orphan in held.values():
             self._counts.reconciled["slot_without_session"] += 1
             # The slot may have been assigned to another session meanwhile.
@@ -82,7 +78,6 @@ class Restoring(parts.Room):
         session = self._lives.of_record(record)
         self._sessions.add(session)
         if record.state != states.QUEUED:
-            # The record of its slot was lost.
             LOG.error(
                 "Session %s is %s, but has no recorded slot",
                 session.session_id,
@@ -103,7 +98,7 @@ class Restoring(parts.Room):
             )
 
     def _remember(self, record: db_api.SessionRecord) -> sessions.Session:
-        """Keep an ended session whose end has already been charged."""
+        """Keep an ended session, which has already been counted."""
         session = self._lives.of_record(record)
         session.counted = True
         self._sessions.add(session)
@@ -118,7 +113,7 @@ class Restoring(parts.Room):
     ) -> None:
         """Restore an ended session whose slot has not been released yet.
 
-        The worker's result may state its end and duration more precisely.
+        The worker's result may contain its exact end and duration.
         """
         session = self._remember(record)
         self._serving.restore_session(session, row, phase)
@@ -128,5 +123,5 @@ class Restoring(parts.Room):
             )
         )
         if record.state != states.CANCELLED:
-            # Another slot's worker reported its result; ignore this worker's.
+            # This worker's result must not replace the session's.
             session.hold = None

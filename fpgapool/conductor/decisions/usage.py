@@ -12,9 +12,9 @@ from fpgapool.db import api as db_api
 
 
 class Ledger:
-    """The usage rows of the newest day.
+    """Projects' usage on the newest day.
 
-    Rows hold sums, so writing them twice is safe.
+    Rows contain sums, so writing them twice is safe.
     """
 
     def __init__(
@@ -47,9 +47,8 @@ class Ledger:
     ) -> None:
         """Add to a project's usage of an accelerator today (UTC).
 
-        :param group_busy_s: time of tasks in groups; it is also part of the
-            row's ``slot_s``.
-        :param group_idle_s: likewise for group members without a task.
+        :param group_busy_s: time of groups' tasks; also added to ``slot_s``.
+        :param group_idle_s: time of group members without a task; likewise.
         :param energy_j: None if it was not measured.
         """
         self._begin_day(now)
@@ -76,8 +75,9 @@ class Ledger:
 
     def _begin_day(self, now: float) -> None:
         today = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
-        # Never go back a day, even if our clock is behind the former leader's:
-        # rows of older days are not loaded, and would restart at 0.
+        # Never go back a day, even if this clock is behind the former
+        # leader's: the rows of older days are not loaded, so their sums would
+        # restart at 0.
         if today > self._day:
             self._day = today
             self._rows.clear()

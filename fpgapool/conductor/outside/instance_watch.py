@@ -20,8 +20,8 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# Maximum number of instances with new tokens to query individually per round;
-# later rounds query the rest.
+# Maximum number of instances to query individually per round; later rounds
+# query the rest.
 _MAX_NEWCOMERS = 100
 
 Known = Mapping[str, db_api.InstanceRecord]
@@ -31,7 +31,7 @@ Hosts = Mapping[str, db_api.ComputeState]
 class InstanceWatch(threads.Background):
     """Polls Nova, and passes changes to the engine.
 
-    While Nova is unavailable, nothing changes; changes missed are found later.
+    Changes during an outage of Nova are found afterwards.
     """
 
     def __init__(
@@ -87,14 +87,14 @@ class InstanceWatch(threads.Background):
         known = self._known()
         if known:
             self._query_instances(known, computes, now)
-        # If no instances are known, no change can be missed.
+        # Without known instances, no change can be missed.
         self._polled_at = now
 
     def _current_computes(self, now: float) -> nova.Computes:
         """Return the compute nodes, or the previous ones if the query fails.
 
-        A failing query, for example while a cell is down, must not hide the
-        deletion of instances.
+        Deleted instances must be found even if this query fails, for example
+        because a cell is down.
         """
         try:
             computes = self._query_computes(now)
@@ -106,7 +106,7 @@ class InstanceWatch(threads.Background):
             self._computes_failing = True
             return self._computes
         if self._computes_failing:
-            LOG.info("Nova lists compute nodes again")
+            LOG.info("Compute nodes can be read from Nova again")
         self._computes_failing = False
         return computes
 
@@ -119,7 +119,7 @@ class InstanceWatch(threads.Background):
             return before
         computes = self._nova.computes()
         if before is None:
-            # Good enough if one of the queries below fails.
+            # Used if one of the queries below fails.
             self._computes = computes
         seen, missing = instances.changed_computes(
             self._hosts(), computes.uuids

@@ -2,8 +2,7 @@
 
 """The thread that reads Keystone's limits.
 
-Clients' requests do not wait for Keystone: the pump uses the most recently
-read limits.
+Clients' requests do not wait for Keystone: the last known limits apply.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ LOG = logging.getLogger(__name__)
 class LimitsFollower(threads.Background):
     """Reads the limits at intervals.
 
-    :param default: the configured limits, for resources without a registered
-        limit.
+    :param default: the configured limits, where Keystone has none.
     """
 
     def __init__(
@@ -90,7 +88,7 @@ class LimitsFollower(threads.Background):
 def quotas(
     limits: keystone.UnifiedLimits, default: admission.ProjectQuota
 ) -> admission.Quotas:
-    """Return the quotas of projects.
+    """Return projects' quotas.
 
     :param limits: Keystone's limits; unknown resources are ignored.
     """

@@ -27,7 +27,7 @@ _STOP_S = 5.0
 def make(
     conf: cfg.ConfigOpts, counts: conductor_counts.Counts
 ) -> Publisher | None:
-    """Return the publisher; None if notifications are off.
+    """Return the publisher; None if notifications are disabled.
 
     It connects when it sends the first notification.
     """
@@ -45,10 +45,10 @@ def make(
 
 
 class Publisher:
-    """A thread that sends notifications, so that other threads need not wait.
+    """Sends notifications in its own thread, so that no other thread waits.
 
-    While the bus is unavailable or slow, events are queued in order. When the
-    queue is full, new events are dropped and counted.
+    Notifications are queued while the bus is unavailable or slow. When the
+    queue is full, new ones are dropped and counted.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Publisher:
         self._queue: queue.Queue[journal.Event | None] = queue.Queue(
             max_queued
         )
-        # A daemon thread: waiting for the bus must not keep the process alive.
+        # A daemon thread: waiting for the bus must not block the exit.
         self._thread = threading.Thread(
             target=self._run, name="notifications", daemon=True
         )
@@ -73,7 +73,7 @@ class Publisher:
         self._thread.start()
 
     def stop(self, timeout_s: float = _STOP_S) -> None:
-        """Send the queued events and end, within ``timeout_s``."""
+        """Send the queued notifications and end, within ``timeout_s``."""
         try:
             self._queue.put(None, timeout=timeout_s)
         except queue.Full:

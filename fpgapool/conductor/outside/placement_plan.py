@@ -2,10 +2,10 @@
 
 """Plans changes to the pool's resource providers in Placement.
 
-A device is a child of its compute node's resource provider. It has an
-inventory of slots that flavors can reserve, and traits for the accelerators
-that it can run. The compute node has the same traits, so that Placement can
-select it among many.
+A device's provider is a child of its compute node's. It has an inventory of
+the slots that flavors can reserve, and traits for the accelerators that the
+device can run. The compute node has the same traits, by which Placement
+selects it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SLOT = "CUSTOM_FPGAPOOL_SLOT"
 
 #: The prefix of all traits created by pools.
 PREFIX = "CUSTOM_FPGAPOOL_"
-#: The trait of all providers created by pools.
+#: The trait of all child providers created by pools.
 OWNED = f"{PREFIX}OWNED"
 _POOL = f"{PREFIX}POOL_"
 
@@ -67,10 +67,8 @@ class Device:
 class Wanted:
     """The desired state of the pool in Placement.
 
-    :ivar hosts: the devices of each host, by the UUID of the compute node's
-        provider.
-    :ivar unheard: hosts that have not reported yet; their providers stay
-        unchanged.
+    :ivar hosts: each host's devices, by UUID of the compute node's provider.
+    :ivar unheard: hosts that have not reported yet, whose providers are kept.
     """
 
     hosts: Mapping[str, tuple[Device, ...]] = dataclasses.field(
@@ -88,8 +86,8 @@ class Present:
     """The current state in Placement.
 
     :ivar providers: all providers created by pools, and the compute nodes of
-        present and planned ones, by UUID. A compute node without traits of
-        pools may be missing if it has such providers as children.
+        these and of planned ones, by UUID. A compute node that has children
+        but no traits of pools may be missing.
     """
 
     providers: Mapping[str, placement.Provider]
@@ -145,15 +143,14 @@ Operation = Create | ChangeTraits | SetInventory | Delete
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """The operations to carry out, and the problems found.
+    """The operations to carry out, and the problems that were found.
 
     :ivar operations: ordered so that a compute node never has this pool's
-        traits without one of its child providers, unless Placement refuses an
-        operation.
+        traits without a child provider of the pool, unless Placement rejects
+        an operation.
     :ivar missing: hosts whose compute node has no provider.
     :ivar foreign: devices whose provider was created by another pool or user.
-    :ivar kept: providers that cannot shrink or be deleted because of
-        allocations.
+    :ivar kept: providers whose allocations prevent shrinking or deletion.
     """
 
     operations: tuple[Operation, ...]
@@ -173,15 +170,15 @@ def wanted(
     is_early: bool = False,
     faulty_accelerators: Mapping[str, frozenset[tuple[str, str]]] = _NO_HOSTS,
 ) -> Wanted:
-    """Return the desired state of the pool in Placement.
+    """Return the pool's desired state in Placement.
 
-    :param is_early: whether hosts that have not reported yet may still report;
+    :param is_early: whether hosts that have not reported yet may still do so;
         otherwise they are considered lost.
-    :param faulty_accelerators: faulty accelerators, by host UUID, each with
-        the shape of the slots in which it is faulty; empty: all shapes.
+    :param faulty_accelerators: faulty accelerators by host UUID, each with the
+        shape of the slots in which it is faulty; empty: all.
     """
     usable = {slot.shape for slot in pool.slots.values()}
-    # Computed once for all hosts with the same faulty accelerators.
+    # Computed once for hosts with the same faulty accelerators.
     runs = {
         off: {
             shape: _runnable(
@@ -199,7 +196,7 @@ def wanted(
     hosts = {
         host_uuid: host
         for host in pool.hosts.values()
-        # Nova and Placement do not know hosts whose UUID is not valid.
+        # A host whose UUID is not valid cannot be in Nova or Placement.
         if (host_uuid := _canonical(host.uuid))
     }
     return Wanted(
@@ -250,7 +247,7 @@ def _runnable(
     return frozenset(
         trait
         for profile in profiles
-        # Tenants' private accelerators are not published.
+        # Projects' own accelerators are not published.
         if not profile.projects
         and names.owner_of(profile.name) is None
         and (not profile.shapes or shape in profile.shapes)
@@ -259,9 +256,7 @@ def _runnable(
 
 
 def _canonical(text: str) -> str | None:
-    """:returns: the UUID as Placement writes it; None if the text is not a
-    UUID.
-    """
+    """Return a UUID in Placement's notation; None if it is not valid."""
     try:
         return str(uuid.UUID(text))
     except ValueError:
@@ -301,14 +296,14 @@ def provider_name(host_uuid: str, device: Device) -> str:
 def plan(want: Wanted, present: Present, pool_name: str) -> Plan:
     """Plan the operations that turn the current state into the desired one.
 
-    The operations only affect the pool's own objects. Once they have
-    succeeded, the next plan is empty.
+    They affect only the pool's objects. If all succeed, the next plan is
+    empty.
     """
     return _Planner(want, present, pool_name).plan()
 
 
 class _Planner:
-    """Collects a plan."""
+    """Collects the operations and problems of a plan."""
 
     def __init__(self, want: Wanted, present: Present, pool_name: str) -> None:
         self._want = want
@@ -377,7 +372,7 @@ class _Planner:
                 self._operations.append(Delete(uuid_))
 
     def _set_root_traits(self, root_uuid: str, traits: frozenset[str]) -> None:
-        """Give a compute node the traits of its devices in all pools."""
+        """Give a compute node the traits of all pools' devices there."""
         have = self._present.traits.get(root_uuid, _NONE)
         others = self._others.get(root_uuid, _NONE)
         self._change(root_uuid, traits - have, have - traits - others)

@@ -24,29 +24,28 @@ from fpgapool.conductor.runtime import threads
 
 LOG = logging.getLogger(__name__)
 
-# Time between checks of the pool's state, which send no requests.
+# Time between checks of the pool's state, which cause no requests.
 _LOOK_INTERVAL_S = 1.0
 
-# Delay after a failure; later changes are written with the retry.
+# Delay before a retry, which also writes the changes made meanwhile.
 _RETRY_S = 5.0
 
-# If more instances than this are unknown, all instances are listed instead.
+# Maximum number of consumers to look up individually in Nova; if there are
+# more, all servers are listed.
 _MAX_SINGLE_QUESTIONS = 20
 
 
 class Placing(threads.Background):
     """Writes the pool's devices to Placement, and reads reservations.
 
-    While Placement is unavailable, nothing is updated. While only Nova is
-    unavailable, reservations are not updated. Updates resume once the service
-    is available.
+    While Placement is unavailable, nothing is updated; while Nova is
+    unavailable, reservations are not updated.
 
-    :param compute: the client of Nova, which maps migrations to instances;
-        None: all consumers are instances.
-    :param wanted: returns the desired state; its argument tells whether hosts
-        that have not reported yet may still report.
-    :param sync_interval_s: time between comparisons if the pool does not
-        change.
+    :param compute: Nova's client, which maps migrations to instances; None:
+        all consumers are instances.
+    :param wanted: returns the desired state; see
+        :func:`.placement_plan.wanted` for its argument ``is_early``.
+    :param sync_interval_s: time between comparisons while nothing changes.
     :param hearing_s: time after which hosts that have not reported are
         considered lost.
     """
@@ -90,7 +89,7 @@ class Placing(threads.Background):
             self.look()
 
     def look(self) -> None:
-        """Run the tasks that are due, once."""
+        """Synchronize once, if that is due."""
         now = self._clock()
         if now < self._not_before:
             return
@@ -145,7 +144,7 @@ class Placing(threads.Background):
     ) -> frozenset[str]:
         refused: dict[str, str] = {}
         for operation in operations:
-            # A former leader must not write.
+            # Do not write as a former leader.
             if self._stopping.is_set():
                 break
             if operation.uuid in refused:
@@ -158,8 +157,7 @@ class Placing(threads.Background):
             else:
                 self._reader.note(operation)
                 if isinstance(operation, placement_plan.Delete):
-                    # The provider belongs to a removed device, or to another
-                    # pool with the same name.
+                    # Its device is gone, or another pool has the same name.
                     LOG.warning(
                         "Placement: deleted provider %s, which is not a device"
                         " of this pool",
@@ -173,14 +171,14 @@ class Placing(threads.Background):
         self._problems = problems
 
     def _try_to_reserve(self, want: placement_plan.Wanted) -> bool:
-        """:returns: whether Nova could be queried about consumers."""
+        """Pass reservations on; return whether Nova was available for that."""
         try:
             self._reserve(want)
         except exception.NovaUnavailable as error:
             self._counts.placement_failures += 1
             if not self._consumers_failing:
                 LOG.warning(
-                    "Cannot find out which instances hold reservations: %s",
+                    "Cannot query Nova about reservations: %s",
                     error,
                 )
             self._consumers_failing = True
@@ -202,7 +200,7 @@ class Placing(threads.Background):
         )
         reserved: dict[str, Mapping[str, int]] = {}
         for uuid, own in allocations.items():
-            # An instance that is resized on its own host has two consumers.
+            # An instance being resized on its own host has two consumers.
             slots = collections.Counter[str]()
             for consumer, count in own.items():
                 slots[instances[consumer]] += count
@@ -230,11 +228,10 @@ def carry_out(
 def clean(
     client: placement_client.Placement, pool_name: str
 ) -> tuple[int, int]:
-    """Delete a pool's providers in Placement; none of its conductors may be
-    running.
+    """Delete a pool's providers in Placement; no conductor may be running.
 
-    :returns: the number of deleted providers, and of those that were kept
-        because they have allocations or Placement refused.
+    :returns: the number of deleted providers, and of those kept because of
+        allocations or because Placement refused to delete them.
     """
     nothing = placement_plan.Wanted()
     present = Reader(client).read(nothing, pool_name)
@@ -262,15 +259,15 @@ def _problems(found: placement_plan.Plan) -> frozenset[str]:
             for uuid in found.foreign
         ]
         + [
-            f"resource provider {uuid} has more slots than it should, but"
-            " instances have reserved them"
+            f"resource provider {uuid} cannot be reduced or deleted, because"
+            " instances have reserved its slots"
             for uuid in found.kept
         ]
     )
 
 
 class Reader:
-    """Reads the current state from Placement, and caches unchanged parts.
+    """Reads the current state from Placement, and caches it.
 
     :ivar allocations: the number of slots of each consumer, by provider.
     """
@@ -285,7 +282,7 @@ class Reader:
 
     @property
     def has_inventories(self) -> bool:
-        """Whether there is an inventory that could have allocations."""
+        """Whether there is an inventory, which could have allocations."""
         return bool(self._inventories)
 
     def read(
@@ -336,9 +333,9 @@ class Reader:
     def _find_freed(self, trait: str) -> set[str]:
         """Find providers whose allocations may have shrunk.
 
-        When an allocation ends, the number of free slots changes, but the
-        generation does not. Querying by the number of free slots takes one
-        request per number instead of one per provider.
+        The end of an allocation changes the number of free slots, but not the
+        generation. Querying by the number of free slots takes one request per
+        number instead of one per provider.
         """
         found = set()
         by_count: dict[int, set[str]] = collections.defaultdict(set)
@@ -389,9 +386,7 @@ class Reader:
         own: Mapping[str, placement_client.Provider],
         suspects: Collection[str],
     ) -> None:
-        """Read the allocations of changed providers and of those in
-        ``suspects``.
-        """
+        """Read the allocations of changed providers and of ``suspects``."""
         fresh = {}
         for uuid in sorted(self._inventories.keys() & own.keys()):
             generation = own[uuid].generation
@@ -403,8 +398,8 @@ class Reader:
                 found = self.allocations[uuid]
             fresh[uuid] = found
         for uuid in sorted(self.allocations.keys() - fresh.keys()):
-            # A provider whose traits were removed is in no list, but instances
-            # may still have allocations in it.
+            # A provider whose traits were removed is not listed any more, but
+            # may still have allocations.
             if self.allocations[uuid] and self._client.provider(uuid):
                 fresh[uuid] = self._client.allocations(
                     uuid, placement_plan.SLOT
@@ -415,10 +410,9 @@ class Reader:
 class Consumers:
     """Maps the consumers of allocations to instances.
 
-    While an instance migrates, its migration is the consumer on the source
-    host.
+    On the source host, a migrating instance's consumer is its migration.
 
-    :param compute: the client of Nova; None: every consumer is an instance.
+    :param compute: Nova's client; None: every consumer is an instance.
     """
 
     def __init__(self, compute: nova.Nova | None) -> None:
@@ -433,9 +427,7 @@ class Consumers:
         self._strangers.clear()
 
     def instances(self, consumers: Collection[str]) -> Mapping[str, str]:
-        """Return the instance of each consumer; an unknown consumer is mapped
-        to itself.
-        """
+        """Return each consumer's instance; unknown ones map to themselves."""
         self._instances = {
             consumer: instance
             for consumer, instance in self._instances.items()

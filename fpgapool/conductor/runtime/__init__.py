@@ -3,20 +3,17 @@
 """The threads of a conductor, and the settings that they use.
 
 ``term``
-    The objects that exist only while a conductor leads; :mod:`..service`
-    creates them.
+    A leader's objects, which :mod:`..service` creates for each term.
 ``election``
     The lease and the epoch.
 ``pump``
-    Feeds the engine with inputs and time, on the thread that owns the pool.
+    Passes inputs and time to the engine, in the thread that owns the pool.
 ``persistence``, ``sender``, ``batching``
     Commit rows, then send the messages that depend on them.
 ``dry_runs``, ``retention``, ``garbage``
-    Limit the cost of dry runs, delete old rows, and relieve the garbage
-    collector.
+    Limit the cost of dry runs, delete old rows, reduce garbage collection.
 ``settings``, ``strategy_loading``
-    Read the limits, the strategy and the elasticity policy from the
-    configuration.
+    Read limits, strategy and elasticity policy from the configuration.
 ``threads``
     Threads whose failure stops the conductor.
 

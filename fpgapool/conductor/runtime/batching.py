@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-#: Maximum delay of an item that no client is waiting for. A starting session
-#: changes several times within milliseconds, and one batch carries all of
-#: these changes.
+#: Maximum delay of an item that no client is waiting for: the changes of a
+#: starting session, a few milliseconds apart, should form one batch.
 GATHER_S = 0.02
 
 _Item = TypeVar("_Item")
@@ -23,8 +22,8 @@ def gather(
 ) -> tuple[list[_Item], bool]:
     """Wait for an item, and return it with the items that follow.
 
-    An item that must not wait ends the batch, after all items queued by then
-    have been added.
+    An item that must not wait ends the batch; items that are already queued
+    are still added.
 
     :param source: the queue; None marks its end.
     :returns: the items in order, and whether the end was reached.

@@ -14,18 +14,18 @@ from collections.abc import Iterator
 from fpgapool.common import exception
 
 #: The share of one processor's time that all dry runs together may use in the
-#: long run, and the maximum that they may use at once. One project may use
+#: long run, and the maximum that they may use in a burst. One project may use
 #: half of each.
 SHARE = 0.05
 BURST_S = 0.5
 
-# How long a dry run waits for another one to end.
+# Maximum time for which a dry run waits for another one to end.
 _PATIENCE_S = 1.0
 
 
 @dataclasses.dataclass(slots=True)
 class _Account:
-    """The remaining time for dry runs."""
+    """The processor time that is left for dry runs."""
 
     share: float
     burst_s: float
@@ -33,7 +33,7 @@ class _Account:
     left_s: float
 
     def fill(self, now_s: float) -> float:
-        """Add the time earned since the last call; return what is left."""
+        """Add the time gained since the last call; return what is left."""
         gained_s = (now_s - self.filled_s) * self.share
         self.left_s = min(self.left_s + gained_s, self.burst_s)
         self.filled_s = now_s
@@ -41,13 +41,12 @@ class _Account:
 
 
 class DryRuns:
-    """Allows one dry run at a time, while there is time left for it.
+    """Allows one dry run at a time, while there is processor time left.
 
-    A dry run that has begun may take as long as it needs; later ones are
-    refused until that time has been regained. Thread-safe.
+    A dry run may take as long as it needs, but others are refused until this
+    time has been regained. Thread-safe.
 
-    :param busy: returns the processor time that the calling thread has used,
-        in seconds.
+    :param busy: returns the calling thread's processor time in seconds.
     """
 
     def __init__(
@@ -66,12 +65,12 @@ class DryRuns:
     def turn(
         self, project_id: str
     ) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
-        """Hold the turn for a dry run while a block runs.
+        """Reserve the turn for a dry run while a block runs.
 
-        :returns: a context that counts the processor time of a block; several
-            threads may use it, one after the other.
+        :returns: a function whose contexts count a block's processor time;
+            several threads may use it, one after the other.
         :raises Overloaded: if the project, or all projects together, have used
-            up their time, or another dry run does not end soon.
+            up their time, or if another dry run does not end soon.
         """
         if not self._working.acquire(timeout=_PATIENCE_S):
             raise exception.Overloaded(reason="another dry run is in progress")

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Elects the leader by means of one database row.
+"""Elects the leader through one database row.
 
-The row holds the lease and the epoch. A stand-by trusts only its own clock: it
-takes the lease when it has seen no renewal for the duration of the lease. The
-epoch fences a former leader: every write checks it, and every order to an
-agent carries it.
+The row contains the lease and the epoch. A stand-by trusts only its own clock:
+it takes the lease after it has seen no renewal for the duration of the lease.
+The epoch fences former leaders: every write checks it, and every order to an
+agent contains it.
 
-The waiting time of sessions is counted in *pool time*: seconds measured by
-conductors' monotonic clocks. The leader stores it with each renewal, and a
-stand-by continues it with its own monotonic clock. So setting the database's
-clock does not change how long sessions have waited. A stand-by reads the
-database's clock once, for the times shown to users.
+Sessions' waiting times are measured in *pool time*, in seconds of conductors'
+monotonic clocks. The leader stores it with each renewal, and a stand-by
+continues it with its own clock. So setting the database's clock does not
+change how long sessions have waited. A stand-by reads the database's clock
+once, for the times shown to users.
 """
 
 from __future__ import annotations
@@ -30,17 +30,16 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# A stand-by reads the lease at least this often, so that it takes over soon
-# after even a long lease has expired.
+# Maximum time between readings of the lease, so that a stand-by takes over
+# soon after the end of even a long lease.
 _LOOK_INTERVAL_S = 0.5
 
 
 class _Silence:
-    """Measures for how long a lease has not changed.
+    """Measures the time since a lease last changed.
 
-    Only time between successful reads counts: while the database was
-    unavailable, or this process was suspended, the leader may have been unable
-    to renew it.
+    Only time between successful reads counts: outages of the database and
+    suspensions of this process say nothing about the leader.
     """
 
     def __init__(self) -> None:
@@ -51,9 +50,9 @@ class _Silence:
     def note(
         self, lease: db_api.Lease | None, now_s: float, longest_s: float
     ) -> float:
-        """Return for how long the lease has not changed.
+        """Return the time since the lease last changed.
 
-        :param longest_s: the maximum that one interval between reads can add.
+        :param longest_s: the maximum that one interval between reads adds.
         """
         if self._seen_at_s is None or lease != self._lease:
             self._total_s = 0.0
@@ -64,7 +63,7 @@ class _Silence:
 
 
 class Election:
-    """A conductor's participation in the election.
+    """One conductor's part in the election.
 
     :param name: this conductor's name, which must be unique.
     """
@@ -81,7 +80,7 @@ class Election:
         self._pool_clock: clock.WallClock | None = None
 
     def pool_time_s(self) -> float | None:
-        """Return the stored pool time, continued with this conductor's clock.
+        """Return the pool time, continued with this conductor's clock.
 
         :returns: None if no leader has stored it yet.
         """
@@ -94,9 +93,9 @@ class Election:
             self._pool_clock = clock.WallClock(wall=lambda: stored_s)
 
     def now(self) -> float:
-        """Return the wall clock of this conductor.
+        """Return this conductor's wall-clock time.
 
-        :raises: DatabaseError if the first call cannot query the database.
+        :raises DatabaseError: if the first call cannot query the database.
         """
         if self._clock is None:
             self._clock = clock.WallClock(wall=self._database.now)
@@ -132,8 +131,8 @@ class Election:
         return None
 
     def _may_take(self, lease: db_api.Lease | None, silent_s: float) -> bool:
-        # A lease in our own name is from before a restart. That process is
-        # gone, or the new epoch fences it off.
+        # A lease with this name is from before a restart. That process has
+        # ended, or the new epoch fences it.
         if lease is None or lease.holder in ("", self._name):
             return True
         return silent_s >= self._lease_s
@@ -147,13 +146,11 @@ class Election:
     ) -> bool:
         """Renew the lease until ``stopping`` is set or it is lost.
 
-        While the database is unavailable, no other conductor can be elected,
-        so the leader continues.
+        The leader continues while the database is unavailable, because no
+        other conductor can then be elected.
 
-        :param on_renewed: called after each renewal; may raise
-            DatabaseError.
-        :param pool_time_s: returns the pool time to store with each renewal;
-            None: do not store it.
+        :param on_renewed: called after each renewal; may raise DatabaseError.
+        :param pool_time_s: returns the pool time to store; None: store none.
         :returns: False if another conductor has been elected.
         """
         while not stopping.wait(self._lease_s / 3):
@@ -188,9 +185,7 @@ class Election:
             keeper.join()
 
     def resign(self, epoch: int, pool_time_s: float | None) -> None:
-        """Release the lease, so that a stand-by need not wait until it
-        expires.
-        """
+        """Release the lease, so that a stand-by can take over immediately."""
         try:
             self._database.release_lease(self._name, epoch, pool_time_s)
         except exception.NotLeader:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps the garbage collector from traversing a long queue.
+"""Stops the garbage collector from traversing a long queue.
 
 Sessions are not part of reference cycles, so reference counting frees them.
-Without this module the collector would traverse all of them while they are
-being loaded, and again whenever the process has grown by a quarter. Each time,
+Without this module, the collector would traverse all of them while they are
+being loaded, and again whenever the process has grown by a quarter; each time,
 all threads would stop.
 """
 
@@ -19,8 +19,8 @@ from collections.abc import Iterator
 def filling() -> Iterator[None]:
     """Disable the collector during the block.
 
-    Objects that exist at the end of the block are ignored until :func:`spill`
-    is called.
+    The collector ignores objects that exist at the end of the block until
+    :func:`spill` is called.
     """
     gc.disable()
     try:

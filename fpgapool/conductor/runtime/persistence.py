@@ -27,8 +27,8 @@ LOG = logging.getLogger(__name__)
 _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 2.0
 
-# While the database is unavailable, more batches are merged into one with the
-# newest value of each row, which bounds the number of rows.
+# Above this number, the batches that wait for the database are merged into one
+# with the newest value of each row, which bounds the number of rows.
 MAX_WAITING_BATCHES = 1000
 
 
@@ -36,25 +36,25 @@ Notify = Callable[[db_api.Changes, Collection[int]], None]
 
 
 class GroupCommitter:
-    """Writes changes in arrival order, many batches per transaction.
+    """Writes batches of changes in the order of their arrival.
 
-    While the database is unavailable, rows stay in memory and are written
-    later. Rows hold absolute values, so a repeated write is harmless. During a
-    long outage only the newest value of each row is kept, and notifications of
-    intermediate values are lost.
+    While the database is unavailable, rows stay in memory. They contain
+    absolute values, so a repeated write is harmless. During a long outage only
+    the newest value of each row is kept, and notifications of intermediate
+    values are lost.
 
-    When a session gets a slot immediately, all its steps form one transaction,
-    written when the slot is ready: clients do not wait for the earlier steps.
+    When a session gets a slot immediately, all its states until the slot is
+    ready form one transaction: no client is waiting for the earlier ones.
 
     A session is announced once it is recorded. If it cannot be recorded,
-    because its request id is taken or the database is unavailable, the engine
-    reverts its admission, and the thread neither writes nor announces it.
+    because its request id was already used or the database is unavailable, the
+    engine withdraws it, and it is neither written nor announced.
 
     :param on_unrecorded: called for each session that was not recorded because
-        its request id is taken.
-    :param on_deposed: called once if another conductor has taken the lease.
-    :param notify: called with rows that are durable, and with the ids of
-        sessions that were not recorded; None: no notifications.
+        its request id was already used.
+    :param on_deposed: called if another conductor has taken the lease.
+    :param notify: called with durable rows, and with the row ids of sessions
+        that were not recorded; None: no notifications.
     """
 
     def __init__(
@@ -79,8 +79,7 @@ class GroupCommitter:
         self._queue: queue.SimpleQueue[effects.Effects | None] = (
             queue.SimpleQueue()
         )
-        # IDs of sessions that must be neither written nor announced, by row
-        # id.
+        # The ids of sessions to be neither written nor announced, by row id.
         self._withdrawn: dict[int, str] = {}
         self._lock = threading.Lock()
         self._recorded_id = 0
@@ -102,7 +101,7 @@ class GroupCommitter:
         return self._queue.qsize()
 
     def give_up(self, last_id: int) -> int:
-        """Withdraw all new sessions that are not recorded yet.
+        """Withdraw the new sessions up to a row id that are not recorded yet.
 
         :returns: the row id of the last recorded session.
         """
@@ -112,7 +111,7 @@ class GroupCommitter:
 
     @property
     def recorded_id(self) -> int:
-        """The row id of the last new session that is recorded."""
+        """The row id of the last recorded session."""
         with self._lock:
             return self._recorded_id
 
@@ -177,11 +176,11 @@ class GroupCommitter:
         if len(batches) + self._queue.qsize() <= MAX_WAITING_BATCHES:
             return batches
         waiting = list(batches)
-        # Batches that arrive meanwhile are left for the next call.
+        # Batches that arrive meanwhile are merged by the next call.
         for _ in range(self._queue.qsize()):
             batch = self._queue.get_nowait()
             if batch is None:
-                # Keep the end marker in the queue.
+                # The end marker must stay in the queue.
                 self._queue.put(None)
                 break
             waiting.append(batch)
@@ -215,7 +214,7 @@ class GroupCommitter:
         admissions: Iterable[effects.NewSession],
         holders: Iterable[db_api.SessionRecord],
     ) -> None:
-        """Let the engine revert sessions whose request ids are taken."""
+        """Let the engine withdraw sessions whose request ids are used."""
         by_name = {(one.project_id, one.request_id): one for one in holders}
         for admission in admissions:
             request = admission.request
@@ -226,7 +225,7 @@ class GroupCommitter:
 
     def _announce(self, batches: Sequence[effects.Effects]) -> None:
         with self._lock:
-            # The engine may have dropped sessions during the commit.
+            # The engine may have withdrawn sessions during the commit.
             self._withdraw_given_up(batches)
             for batch in batches:
                 for admission in batch.admissions:

@@ -31,15 +31,14 @@ _Answer = TypeVar("_Answer")
 
 _TICK_S = 0.5
 
-# Limits the response time: a batch is answered as a whole.
+# Maximum number of inputs in a batch; answers are sent after the whole batch.
 _MAX_BATCH = 4096
 
-#: The largest share of the input queue that one project may use.
+#: The maximum share of the input queue that one project may use.
 PROJECT_SHARE = 0.25
 
-#: Inputs from agents are accepted until the queue is this many times longer
-#: than the limit for clients' inputs, because clients' requests depend on
-#: them.
+#: How many times longer the queue may be for agents' inputs than for clients',
+#: whose requests depend on them.
 _AGENTS_FACTOR = 2
 
 
@@ -55,7 +54,7 @@ class _Room:
         self._by_project: collections.Counter[str] = collections.Counter()
 
     def take(self, project_id: str | None) -> bool:
-        """Reserve room for an input; return whether there was room."""
+        """Reserve room for an input; return whether there is any."""
         with self._lock:
             if not self._has_room(project_id):
                 self._counts.inputs_dropped += 1
@@ -68,12 +67,12 @@ class _Room:
     def _has_room(self, project_id: str | None) -> bool:
         if project_id is None:
             return self._total < self._limit * _AGENTS_FACTOR
-        # get() creates no entry, so that names do not accumulate.
+        # Unlike an index, get() adds no entry.
         of_project = self._by_project.get(project_id, 0)
         return of_project < self._project_limit and self._total < self._limit
 
     def give_back(self, taken: collections.Counter[str | None]) -> None:
-        """Release the room of inputs, by project."""
+        """Release the room of inputs."""
         with self._lock:
             self._total -= taken.total()
             for project_id, count in taken.items():
@@ -86,17 +85,17 @@ class _Room:
 
 
 class _Offered(NamedTuple):
-    """An input with reserved room."""
+    """An input for which room is reserved."""
 
     item: inputs.Input
     project_id: str | None
 
 
 class Pump:
-    """Feeds the engine with inputs and time, and passes its effects on.
+    """Passes inputs and time to the engine, and its effects on.
 
-    :param engine_: the engine; after the start only the pump's thread may use
-        it.
+    :param engine_: the engine; only the pump's thread may use it after the
+        start.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class Pump:
         self._thread.join(timeout_s)
 
     def now(self) -> float:
-        """Return the time of the engine's clock, since the epoch."""
+        """Return the engine's wall-clock time."""
         return self._clock.now()
 
     def put(self, item: inputs.Input) -> None:
@@ -142,10 +141,10 @@ class Pump:
     def offer(self, item: inputs.Input, project_id: str | None = None) -> bool:
         """Queue an input from outside, if there is room.
 
-        :param project_id: the project of a client; None for agents and
-            operators, which have more room.
-        :returns: whether it was queued. If not, it is lost, and the sender
-            repeats it or gets an error.
+        :param project_id: the client's project; None for agents and operators,
+            which have more room.
+        :returns: whether it was queued. If not, the sender must repeat it, or
+            gets an error.
         """
         if not self._room.take(project_id):
             refused = self._counts.inputs_dropped
@@ -176,8 +175,8 @@ class Pump:
     ) -> _Answer:
         """Query the engine and wait for the answer.
 
-        :raises TimeoutError: if there is no answer in time. While the database
-            is unavailable, this applies to all durable answers.
+        :raises TimeoutError: if there is no answer in time, as for all durable
+            answers while the database is unavailable.
         """
         future = concurrent.futures.Future[_Answer]()
         self.put(inputs.Query(question, durable, future=future))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The thread that deletes rows of long-ended sessions and instances."""
+"""The thread that deletes old rows of sessions and instances."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-# Deleting this many rows takes milliseconds. The leader's other transactions
-# wait meanwhile, because each of them locks the row with the epoch.
+# Deleting this many rows takes milliseconds, during which the leader's other
+# transactions wait: all of them lock the row with the epoch.
 STEP_ROWS = 100
-# Pause before the next step, as a multiple of the step's duration.
+# Pause between steps, as a multiple of a step's duration.
 _PAUSES = 9
 _SHORTEST_PAUSE_S = 0.1
-# A new leader has more urgent work.
+# Delay before the first step: a new leader has more urgent work.
 _FIRST_S = 10.0
 _NOTHING_LEFT_S = 600.0
 _RETRY_S = 60.0
@@ -52,7 +52,7 @@ class Retention(threads.Background):
             "sessions": database.purge_sessions,
             "instances": database.purge_instances,
         }
-        # Numbers of rows deleted since the last log line, by table.
+        # Rows deleted since the last log line, by table.
         self._deleted = dict.fromkeys(self._purges, 0)
         self._failing = False
         super().__init__("retention", on_failure, _STOP_S)
@@ -60,7 +60,7 @@ class Retention(threads.Background):
     def step(self) -> float:
         """Delete some rows; return the delay until the next step, in seconds.
 
-        :raises: NotLeader if there is a later leader.
+        :raises NotLeader: if there is a later leader.
         """
         started_s = time.monotonic()
         try:
@@ -102,5 +102,5 @@ class Retention(threads.Background):
             try:
                 delay_s = self.step()
             except exception.NotLeader:
-                # The group-commit thread ends the term.
+                # The group-commit thread will end the term.
                 return

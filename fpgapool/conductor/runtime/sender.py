@@ -23,16 +23,15 @@ from fpgapool.rpcapi import agent as agent_rpcapi
 
 LOG = logging.getLogger(__name__)
 
-# Limits the memory use while the broker is unavailable. Dropped orders are
-# sent again when the next report shows that they were not carried out.
+# Limits the use of memory while the broker is unavailable.
 _MAX_QUEUED = 100_000
 
 
 class Sender:
-    """A thread that casts to agents and resolves queries.
+    """Sends casts to agents in its own thread, and resolves answers.
 
-    A cast that cannot be delivered is logged and dropped: the agents' reports
-    show the difference, and the order is sent again.
+    A cast that cannot be sent is logged and dropped: the agent's next report
+    shows that the order was not carried out, and it is sent again.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class Sender:
         self._agents = agents
         self._epoch = epoch
         self._dropped = 0
-        # It passes messages on in half the time that a bounded Queue takes.
+        # Twice as fast as a bounded Queue.
         self._queue: queue.SimpleQueue[effects.Message | None] = (
             queue.SimpleQueue()
         )
@@ -64,7 +63,7 @@ class Sender:
         self._thread.join(timeout_s)
 
     def deliver(self, messages: Iterable[effects.Message]) -> None:
-        """Queue messages; resolve answers to queries immediately."""
+        """Queue messages; resolve answers immediately."""
         for message in messages:
             if _is_answered(message):
                 continue
@@ -128,7 +127,7 @@ class Sender:
 
 
 def _is_answered(message: effects.Message) -> bool:
-    """Resolve an answer; return whether nothing has to be sent."""
+    """Resolve a message's answers; return whether nothing has to be sent."""
     match message:
         case effects.Reply(future, value, failed):
             _answer(future, value, failed=failed)
@@ -142,7 +141,7 @@ def _is_answered(message: effects.Message) -> bool:
 def _answer(
     future: concurrent.futures.Future[Any], value: Any, *, failed: bool = False
 ) -> bool:
-    # A caller that gave up has cancelled its future.
+    # The future of a caller that gave up is cancelled.
     if future.done() or not future.set_running_or_notify_cancel():
         return False
     if failed:
@@ -155,7 +154,7 @@ def _answer(
 def _views_by_host(
     batch: Sequence[effects.Message],
 ) -> dict[str, list[objects.SessionView]]:
-    """Return the newest view of each session, by the front door's host."""
+    """Return the newest view of each session, by front door."""
     by_host: dict[str, list[objects.SessionView]] = {}
     for message in effects.newest(batch):
         if isinstance(message, effects.PublishSession) and message.host_uuid:

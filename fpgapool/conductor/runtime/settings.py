@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads the limits that decisions apply from the configuration."""
+"""Reads limits from the configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 
 def limits(conf: cfg.ConfigOpts) -> admission.PoolLimits:
-    """Return the limits; most are options of ``[conductor]``."""
+    """Return the limits, most of which are options of ``[conductor]``."""
     options = conf.conductor
     max_bitstreams = conf.bitstreams.max_per_project
     same = {
@@ -65,7 +65,7 @@ def host_power_caps_w(option: Mapping[str, str]) -> dict[str, float]:
         except ValueError:
             raise exception.ConfigurationError(
                 reason=f"[conductor] host_power_caps_w: {name}:{text} is not"
-                " a host UUID with a number of watts"
+                " a host UUID and a power in watts"
             ) from None
     return caps_w
 
@@ -73,7 +73,7 @@ def host_power_caps_w(option: Mapping[str, str]) -> dict[str, float]:
 def check_default_quota(
     quota: admission.ProjectQuota, slot_count: int
 ) -> None:
-    """Warn if one project may take all slots of a shared pool."""
+    """Warn if one project can take all slots of a shared pool."""
     if slot_count and (quota.sessions is None or quota.sessions >= slot_count):
         LOG.warning(
             "The pool has %d slots, and each project may hold %s of them at"

@@ -31,8 +31,7 @@ ELASTICITY_NAMESPACE = "fpgapool.elasticity"
 def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
     """Create the strategy that ``[conductor] strategy`` names.
 
-    :raises ConfigurationError: if the name or an option is not valid; the
-        message lists the known names.
+    :raises ConfigurationError: if the name or an option is not valid.
     """
     name = conf.conductor.strategy
     factory = _factory(NAMESPACE, name, "strategy", "[conductor]")
@@ -55,10 +54,10 @@ def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
 def load_groups(
     conf: cfg.ConfigOpts, programming_time_s: float = 0.0
 ) -> groups.Groups:
-    """Return the sizing of groups, by the policy that ``[scheduler]
+    """Create the sizing of groups, with the policy that ``[scheduler]
     elasticity`` names.
 
-    :param programming_time_s: the longest time that programming a slot takes.
+    :param programming_time_s: the programming time of the slowest slot.
     :raises ConfigurationError: if the name or an option is not valid, or the
         period is too short.
     """
@@ -125,7 +124,7 @@ def _sharing_options(conf: cfg.ConfigOpts) -> sharing.ShareOptions:
 
 
 def options(conf: cfg.ConfigOpts) -> Mapping[str, object]:
-    """Return the options that ``[scheduler]`` sets for strategies."""
+    """Return the options for strategies in ``[scheduler]``."""
     group = conf.scheduler
     return {**_own_options(group), **_shared_options(group)}
 

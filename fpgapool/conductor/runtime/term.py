@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The objects that exist only while a conductor leads."""
+"""The objects that exist only while a conductor is the leader."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
 
-# How long the threads for Nova and Placement wait for the engine's answer.
+# Maximum time for which the threads for Nova and Placement wait for answers.
 _PATIENCE_S = 10.0
 
 
@@ -76,7 +76,7 @@ class Term:
         self._on_failure = on_failure
         self._counts = counts
         snapshot = database.load()
-        # New requests must not look older than stored ones.
+        # New requests must not appear older than stored ones.
         self._clock = clock.WallClock(
             not_before=snapshot.latest_at, wall=elected.now
         )
@@ -87,7 +87,7 @@ class Term:
         self._library = snapshot.accelerators
         self.inherited_count = len(snapshot.live_sessions)
         agents = agent_rpcapi.AgentAPI(watch=counts.rpc.note, keys=keys)
-        # Orders to agents must not wait behind session views for front doors.
+        # Orders to agents must not wait until session views have been sent.
         self._orders, self._news = (
             sender.Sender(
                 agents, epoch, name=name, on_failure=on_failure, counts=counts
@@ -211,19 +211,19 @@ class Term:
         """Start the threads, and listen."""
         self.committer.start()
         self.pump.start()
-        # Listen before messages are sent: agents answer immediately, and are
-        # asked only once.
+        # Listen before messages are sent: agents answer immediately, and each
+        # request is sent only once.
         self._server.start()
         self._orders.start()
         self._news.start()
         if self._placing is None:
-            # Without Placement, delete the reservations in the database.
+            # Without Placement, there are no reservations.
             self.pump.put(inputs.Reservations({}))
         for one in self._others:
             one.start()
 
     def stop(self) -> None:
-        """Finish queued work."""
+        """Process queued work, and end the threads."""
         for one in self._others:
             one.stop()
         self._server.stop()
@@ -249,9 +249,9 @@ class Term:
 def _ahead_s(
     elected: election.Election, snapshot: db_api.Snapshot, now: float
 ) -> float:
-    """Return how far a leader's clock is ahead of pool time.
+    """Return how far the leader's clock is ahead of pool time.
 
-    Pool time started with the very first leader's clock.
+    Pool time began as the wall-clock time of the very first leader.
     """
     pool_time_s = elected.pool_time_s()
     if pool_time_s is None:
@@ -264,7 +264,7 @@ def _watch(
     pumping: pump.Pump,
     on_failure: Callable[[str], None],
 ) -> instance_watch.InstanceWatch | None:
-    """Return the watch of instances; None if Nova is not configured."""
+    """Return the thread for Nova; None if it is not configured."""
     client = nova.Nova.from_conf(conf)
     if client is None:
         return None
@@ -349,7 +349,7 @@ def _groups(
     try:
         made = strategy_loading.load_groups(conf, programming_time_s)
     except exception.ConfigurationError as error:
-        # A new board must not interrupt the service of all others.
+        # A new board that is slow to program must not stop the leader.
         LOG.error(
             "Elastic groups may spend most of their time changing slots: %s",
             error,

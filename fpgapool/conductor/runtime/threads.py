@@ -19,8 +19,8 @@ def start_later(
 ) -> threading.Thread:
     """Create a thread that reports its failure.
 
-    A conductor whose pump or group commit has failed would accept requests and
-    never serve them, so a stand-by has to take over.
+    A conductor whose pump or group commit has failed would accept requests
+    without ever serving them, so a stand-by must take over.
     """
 
     def body() -> None:
@@ -34,9 +34,9 @@ def start_later(
 
 
 class Background:
-    """Work that a thread of the leader repeats until it is stopped.
+    """A thread of the leader that repeats its work until it is stopped.
 
-    :param stop_s: how long :meth:`stop` waits for the current round.
+    :param stop_s: maximum time for which :meth:`stop` waits for the thread.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Background:
         self._thread.start()
 
     def stop(self) -> None:
-        """End soon; the answer to a pending request is ignored."""
+        """End the thread, ignoring the answer to a pending request."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(self._stop_s)

@@ -36,7 +36,8 @@ class _Application:
 class AffineJobs(waiting.WaitingJobs):
     """All waiting jobs; each group has one accelerator.
 
-    :ivar look_s: when a job that declined a slot in this pass will accept it.
+    :ivar look_s: when the first job that declined a slot in this pass would
+        accept it.
     """
 
     def __init__(self, *args: object, **options: object) -> None:

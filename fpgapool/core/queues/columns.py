@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpgapool.core import model
+from fpgapool.core.queues import kinds
 from fpgapool.core.queues import queued
 from fpgapool.core.topology import loads as pipe_loads
 
@@ -30,7 +31,7 @@ _FEWEST_SIZES = 20
 
 
 class Kind(typing.NamedTuple):
-    """The key of a kind: its jobs differ only in size and arrival."""
+    """The key of a kind of jobs."""
 
     group: queued.JobGroup
     host_id: model.HostId | None
@@ -45,7 +46,6 @@ class RecentSizes:
         self._sorted: list[float] = []
 
     def add(self, size_bytes: float) -> None:
-        """Add the size of the latest job."""
         if len(self._sorted) == _MOST_SIZES:
             oldest = self._by_time.popleft()
             del self._sorted[bisect.bisect_left(self._sorted, oldest)]
@@ -112,7 +112,7 @@ class Jobs:
         return kind
 
 
-class Columns:
+class Columns(kinds.Kinds):
     """The waiting jobs and their kinds.
 
     A kind has a number while it has jobs. The vectors have spare entries,
@@ -154,7 +154,6 @@ class Columns:
     def set_library(
         self, library: abc.Mapping[str, model.Accelerator]
     ) -> None:
-        """Read the rates of all accelerators."""
         self._library = library
         self.has_platforms = any(
             accelerator.peaks_bytes_per_s for accelerator in library.values()
@@ -162,8 +161,9 @@ class Columns:
         for kind, number in self._numbers.items():
             self._describe(number, kind)
 
-    def add(self, record: queued.JobRecord, group: queued.JobGroup) -> None:
-        """Add a job that was queued in a group."""
+    def add(
+        self, record: queued.JobRecord, group: queued.JobGroup, now: float
+    ) -> None:
         job = record.job
         number = self._number(Kind(group, job.host_id, job.accelerator))
         self.counts[number] += 1
@@ -183,10 +183,12 @@ class Columns:
             self._unused.append(number)
 
     def rehome(self, group: queued.JobGroup, host_id: model.HostId) -> None:
-        """Update whether a host is a home of a group."""
         for kind, number in self._numbers.items():
             if kind.group is group and kind.host_id == host_id:
                 self.has_home[number] = host_id in group.homes
+
+    def set_homed(self, record: queued.JobRecord) -> None:
+        self.jobs.homed[record.column] = record.homed
 
     def _number(self, kind: Kind) -> int:
         number = self._numbers.get(kind)

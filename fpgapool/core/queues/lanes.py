@@ -143,7 +143,6 @@ class Lanes:
             lane.arrived[record.job.id] = record
 
     def forget_arrivals(self) -> None:
-        """Forget which jobs arrived with this event."""
         for lane in self._with_arrivals:
             lane.arrived.clear()
         self._with_arrivals.clear()

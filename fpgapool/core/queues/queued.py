@@ -18,14 +18,15 @@ class JobRecord:
     :ivar avoided: slots that it avoids, because it failed to start there or
         because its accelerator is out of use on that host.
     :ivar group: the group in which it waits; None: it has a slot.
-    :ivar patience_s: when it may go to other hosts; None: at once, or never.
+    :ivar patience_s: the time at which its waiting lets it use other hosts;
+        None: it already may, or no waiting lets it.
     :ivar urgent: whether it has waited for ``max_wait_s`` and goes first.
     :ivar paid_bytes: the paid but unused part of its claim; None: it has not
         been charged yet.
     :ivar done_bytes: the part of its claim that has been computed, as far as
         known.
-    :ivar column: its place in the columns, while it waits and the view keeps
-        them.
+    :ivar column: its place among its kind's jobs or in the columns, while it
+        waits and the view keeps kinds; -1: it has never been there.
     """
 
     __slots__ = (
@@ -61,7 +62,7 @@ class JobRecord:
         self.paid_bytes: float | None = None
         self.done_bytes = job.done_bytes
         self.seen_s = job.arrival_s
-        self.column = 0
+        self.column = -1
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)

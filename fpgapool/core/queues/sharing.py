@@ -4,8 +4,8 @@
 
 The method is deficit round robin with explicit rounds. All projects of the
 current round may get slots, in any order. A project that has used up its bytes
-moves to the end of the first round in which it has bytes again. The cost of
-finding this round does not depend on the size of its debt.
+moves to the end of the first round in which it has bytes again. Finding this
+round takes the same time for any debt.
 
 A held slot is charged at its rate for the whole time; a job is charged at
 least its claim.
@@ -59,7 +59,6 @@ def _check_positive(what: str, value: float) -> None:
 class Account:
     """The account of one project.
 
-    :ivar share_bytes: the bytes that it gets in each round.
     :ivar left_bytes: the bytes left in its round; always positive.
     :ivar round: the next round in which it may get slots.
     :ivar place: its place among the projects of the same round.
@@ -292,7 +291,7 @@ class Accounts:
         share = account.share_bytes
         rounds = math.floor(-account.left_bytes / share) + 1
         account.left_bytes += rounds * share
-        # With very large debts, rounding may leave the valid range.
+        # With very large debts, the rounded result may be out of range.
         if not 0 < account.left_bytes <= share:
             account.left_bytes = share
         self._move(account, account.round + rounds, self._new_place())

@@ -36,7 +36,7 @@ def hybrid_factors(
 def hybrid_thresholds(
     E_bytes: float, q: float, k1: int, k2: int, queues: int
 ) -> tuple[float, ...]:
-    """Upper bounds of all priority queues except the last.
+    """Return the upper bounds of all priority queues except the last.
 
     They grow geometrically up to queue k1, linearly up to k2 and geometrically
     again after that. With k1 = 1 and k2 = 2, all growth is geometric.
@@ -48,7 +48,9 @@ def hybrid_thresholds(
     if not 1 < q < math.inf:
         raise ValueError(f"q must be above 1 and finite, not {q}")
     if not 1 <= k1 < k2:
-        raise ValueError(f"1 <= k1 < k2 must hold, not k1={k1}, k2={k2}")
+        raise ValueError(
+            f"k1 and k2 must satisfy 1 <= k1 < k2; got k1={k1}, k2={k2}"
+        )
     if queues < 1:
         raise ValueError(f"queues must be at least 1, not {queues}")
     with np.errstate(over="ignore", invalid="ignore"):

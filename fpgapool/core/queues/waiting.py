@@ -9,7 +9,7 @@ from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import preferences
-from fpgapool.core.queues import columns as job_columns
+from fpgapool.core.queues import kinds as job_kinds
 from fpgapool.core.queues import lanes
 from fpgapool.core.queues import queued
 from fpgapool.core.queues import sharing
@@ -35,14 +35,14 @@ class WaitingJobs(lanes.Lanes):
         self,
         strategy: preferences.Preferences,
         is_home: abc.Callable[[queued.JobGroup, model.HostId], bool],
-        columns: job_columns.Columns | None = None,
+        kinds: job_kinds.Kinds | None = None,
         accounts: sharing.Accounts | None = None,
     ) -> None:
         super().__init__(
             strategy.max_wait_s, accounts, strategy.wants_accelerators
         )
         self._strategy = strategy
-        self._columns = columns
+        self._kinds = kinds
         self._skip_limit = strategy.skip_limit
         self.skipped: set[model.JobId] | None = None
         self.by_host = strategy.wants_hosts
@@ -97,8 +97,8 @@ class WaitingJobs(lanes.Lanes):
             if job.host_id is not None:
                 self._add_of_host(group, job.host_id, key)
             self._place(record, group, now)
-        if self._columns is not None:
-            self._columns.add(record, group)
+        if self._kinds is not None:
+            self._kinds.add(record, group, now)
         if job.wait_timeout_s is not None:
             limit_s = job.arrival_s + job.wait_timeout_s
             if limit_s < math.inf:
@@ -168,9 +168,9 @@ class WaitingJobs(lanes.Lanes):
                     group.homes.discard(host_id)
         if not group.count:
             self.changes += 1
+        if self._kinds is not None:
+            self._kinds.remove(record)
         record.group = None
-        if self._columns is not None:
-            self._columns.remove(record)
         if record.limit_s is not None:
             self.limits.remove(record.limit_s, record.job.id)
             record.limit_s = None
@@ -178,7 +178,7 @@ class WaitingJobs(lanes.Lanes):
             self.ageing.remove(record.urgent_s, record.job.id)
             record.urgent_s = None
         # Groups that avoid slots or have one accelerator would accumulate.
-        # The others are few, and soon used again.
+        # Other groups are few, and soon used again.
         if not group.count and (group.avoided or group.accelerator):
             lane.drop(group)
         if lane is not self._common and not lane.size:
@@ -199,14 +199,14 @@ class WaitingJobs(lanes.Lanes):
         self._update_home(group, host_id)
         if (host_id in group.homes) == was_home:
             return
-        if self._columns is not None:
-            self._columns.rehome(group, host_id)
+        if self._kinds is not None:
+            self._kinds.rehome(group, host_id)
         for key in jobs:
             record = self.records[key[-1]]
             self._displace(record, group)
             self._place(record, group, now)
-            if self._columns is not None:
-                self._columns.jobs.homed[record.column] = record.homed
+            if self._kinds is not None:
+                self._kinds.set_homed(record)
 
     def _update_home(
         self, group: queued.JobGroup, host_id: model.HostId
@@ -217,7 +217,7 @@ class WaitingJobs(lanes.Lanes):
             group.homes.discard(host_id)
 
     def skip(self, record: queued.JobRecord) -> None:
-        """Count that a slot of another host passed over a homed job."""
+        """Record that a slot of another host passed over a homed job."""
         record.skips += 1
         if self.skipped is not None:
             self.skipped.add(record.job.id)
@@ -249,7 +249,7 @@ class WaitingJobs(lanes.Lanes):
         return bool(due)
 
     def take_urgent(self, now: float) -> list[queued.JobRecord]:
-        """Remove from the timers, and return, the jobs that became urgent."""
+        """Return the jobs that became urgent, and end their timers."""
         if self.ageing.first_s() > now:
             return []
         urgent = [self.records[i] for i in self.ageing.take_due(now)]
@@ -258,7 +258,7 @@ class WaitingJobs(lanes.Lanes):
         return urgent
 
     def take_overdue(self, now: float) -> list[queued.JobRecord]:
-        """Remove from the timers, and return, the overdue jobs."""
+        """Return the overdue jobs, and end their timers."""
         if self.limits.first_s() > now:
             return []
         overdue = [self.records[i] for i in self.limits.take_due(now)]
@@ -287,8 +287,8 @@ class WaitingJobs(lanes.Lanes):
         record.homed = False
         group.homed_count -= 1
         group.roaming.add(record.key)
-        if self._columns is not None:
-            self._columns.jobs.homed[record.column] = False
+        if self._kinds is not None:
+            self._kinds.set_homed(record)
 
     def _has_skips_enough(self, record: queued.JobRecord) -> bool:
         limit = self._skip_limit

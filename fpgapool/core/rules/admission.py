@@ -42,7 +42,6 @@ class Admission:
         self.shunned: dict[str, frozenset[model.SlotId]] = {}
 
     def on_submitted(self, event: events.JobSubmitted) -> None:
-        """Queue a new job."""
         if event.yields:
             self.yielding[event.job.id] = event
         else:
@@ -170,7 +169,7 @@ class Admission:
         return [self._jobs.records[job.id] for job in self._jobs]
 
     def move(self, is_moved: abc.Callable[[queued.JobRecord], bool]) -> None:
-        """Requeue the selected waiting jobs in their current groups."""
+        """Requeue selected waiting jobs in the groups that now fit them."""
         for record in self.waiting():
             if is_moved(record):
                 self._jobs.remove(record)

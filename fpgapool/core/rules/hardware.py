@@ -80,7 +80,7 @@ class Hardware:
     def on_slot_marked(
         self, event: events.SlotFaulty | events.SlotRestored
     ) -> None:
-        """Take a slot out of use, or use it again."""
+        """Take a slot out of use, or bring it back."""
         slot = self._slots.slots.get(event.slot_id)
         self._mark(
             self._slots.faulty_slots,
@@ -92,7 +92,7 @@ class Hardware:
     def on_device_marked(
         self, event: events.DeviceFailed | events.DeviceRestored
     ) -> None:
-        """Take a device out of use, or use it again."""
+        """Take a device out of use, or bring it back."""
         is_failed = isinstance(event, events.DeviceFailed)
         self._mark_device(
             self._slots.failed_devices, event.device_id, is_failed
@@ -135,7 +135,7 @@ class Hardware:
         is_marked: bool,
         host_id: model.HostId | None,
     ) -> None:
-        """Add a slot or device to a set of marked ones, or remove it."""
+        """Mark a slot or device, or remove its mark."""
         if (target_id in marked) == is_marked:
             return
         marked ^= {target_id}

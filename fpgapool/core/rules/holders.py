@@ -12,9 +12,9 @@ generation, which grows with every assignment of the pool, and a phase::
 
 Reports come from agents, so they may be late, lost or repeated. A report with
 another generation concerns an earlier assignment and is ignored. ``SlotReady``
-may be missing: any sign of a client moves the phase on, and nothing moves it
-back (``events.PHASE_MOVES``). Slots of groups are ACTIVE as soon as they are
-ready, because the group's desk uses them at once.
+may be missing: any sign of a client advances the phase, and no late report
+moves it back (``events.PHASE_MOVES``). Slots of groups are ACTIVE as soon as
+they are ready, because the group's desk uses them at once.
 
 An assignment ends when its release is reported. To take a slot back, the core
 acts by phase:
@@ -178,7 +178,6 @@ class Holders:
             )
 
     def on_progress(self, event: events.Progress) -> None:
-        """Record a holder's progress and rate."""
         hold = self.current(event.slot_id, event.generation)
         if hold is None:
             return
@@ -219,7 +218,7 @@ class Holders:
         if hold.group_id is None:
             self._requeue(hold, record, event.reason)
             return
-        # The group requests another slot when it is ready to.
+        # The group decides when to request another slot.
         self._members.failed(record, hold.group_id)
         self._end(hold)
         self._report_requeue(hold, record, event.reason)
@@ -284,11 +283,7 @@ class Holders:
                 self._revoke(hold, record, codes.DEADLINE_PASSED)
 
     def call_in_overdrawn(self) -> None:
-        """Take slots from holders that exceeded their claims, if others wait.
-
-        The order to leave is never withdrawn, because the agent may already be
-        carrying it out.
-        """
+        """Take slots from holders above their claims, if others wait."""
         for slot_id in sorted(self.overdrawn):
             slot = self._slots.slots.get(slot_id)
             hold = self._slots.assignments[slot_id]
@@ -309,7 +304,7 @@ class Holders:
         self._revoke(hold, record, reason, instructions.Yield)
 
     def _is_waited_for(self, slot: slots.Slot, project: str) -> bool:
-        """Return whether a waiting job would get a project's slot if free."""
+        """Return whether a waiting job would get a project's slot if freed."""
         if slot.reserved_for is not None:
             return slot.is_usable and self._reservations.is_wanted(slot)
         return slot.up and any(

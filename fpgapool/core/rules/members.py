@@ -2,10 +2,9 @@
 
 """Slots of groups: how groups obtain and release them.
 
-:class:`.groups.Groups` decides how many slots should move; this module chooses
-    the slots. A group queues for a slot like an ordinary job. A slot that
-    moves to another group of its scaling set goes there directly, without the
-    queue.
+This module chooses the slots that move; :class:`.groups.Groups` decides how
+many. A group queues for a slot like an ordinary job. A slot that moves to
+another group of its scaling set goes there directly, without the queue.
 """
 
 import collections
@@ -26,7 +25,7 @@ from fpgapool.vocabulary import states
 _PREPARING = model.Phase.PREPARING
 
 # A group pauses after more than this many consecutive failures. Each pause is
-# twice as long as the one before, up to the longest.
+# twice as long as the one before, up to a limit.
 _FREE_FAILURES = 2
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 64.0
@@ -38,8 +37,7 @@ class GroupSlots:
 
     :ivar waiting: the jobs for further slots, the oldest first.
     :ivar busy: number of members that run a task, by host.
-    :ivar projects: by client, its project, for projects other than the
-        owner's.
+    :ivar projects: the project of each client, if it is not the owner's.
     :ivar reported: size and state in the last :class:`.instructions.Resize`.
     :ivar failures: consecutive failures to prepare slots for it.
     :ivar retry_s: when it requests slots again after failures.
@@ -67,8 +65,8 @@ class GroupSlots:
     def able_to_leave(self) -> list[slots.Hold]:
         """Return the members that are not leaving yet.
 
-        For each host, as many members as are idle come first. Lower positions
-        come before higher ones.
+        On each host, as many members as are idle come first. Otherwise,
+        members are sorted by position.
         """
         able = [one for one in self.serving() if not one[1].revoked]
         able.sort(key=lambda one: one[0].position)
@@ -139,7 +137,7 @@ class Members:
         self.changed = True
 
     def touch(self) -> None:
-        """Compare the sizes again, after hosts changed."""
+        """Make :meth:`settle` compare the sizes after hosts have changed."""
         self.changed = bool(self.groups or self._orphans)
 
     # -- assignments -------------------------------------------------------
@@ -314,7 +312,7 @@ class Members:
         accelerator = self._view.accelerators.get(group.accelerator)
         if accelerator is None:
             return None
-        # Sessions have positive ids.
+        # Negative, because sessions have positive ids.
         job = model.Job(
             id=-self._view.take_generation(),
             host_id=None,

@@ -77,7 +77,7 @@ class Owners:
             self._members.changed = True
 
     def on_goal(self, event: events.GoalChanged) -> None:
-        """Set another goal, or reject it."""
+        """Replace a group's goal, or reject the new one."""
         if self._live(event.group_id) is None:
             return
         try:
@@ -115,9 +115,7 @@ class Owners:
         self._members.changed = True
 
     def _live(self, group_id: model.GroupId) -> members.GroupSlots | None:
-        """Return a group that is not being deleted; otherwise reject the
-        request.
-        """
+        """Return a group; reject the request if the group is ending."""
         status = self._sizes.get(group_id)
         if status is None or status.state == states.GROUP_DRAINING:
             self._reject(
@@ -169,9 +167,7 @@ class Owners:
     def _charge_clients(
         self, known: members.GroupSlots, stats: events.TaskStats
     ) -> None:
-        """Charge tasks of other projects' clients to those projects, not to
-        the owner.
-        """
+        """Charge other projects, not the owner, for their clients' tasks."""
         accounts = self._view.accounts
         members = [
             (slot, hold)

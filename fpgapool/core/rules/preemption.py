@@ -31,8 +31,8 @@ class Preemption:
 
     :ivar borders: slots whose holders reached a border in this step, with the
         generations of these holders.
-    :ivar promised: by slot that is being revoked, the job that it is promised
-        to.
+    :ivar promised: the job to which each slot that is being revoked is
+        promised, by slot.
     """
 
     def __init__(
@@ -104,9 +104,7 @@ class Preemption:
                 del self.promised[slot_id]
 
     def _spoken_for(self) -> abc.Set[model.JobId]:
-        """Return the jobs that are promised a slot, unless its host is
-        silent.
-        """
+        """Return the jobs promised a slot whose host is not silent."""
         known = self._view.slots.slots
         return {
             job_id

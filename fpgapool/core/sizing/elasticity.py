@@ -101,7 +101,7 @@ class View:
         ]
 
     def slots_for(self, groups: Sequence[GroupView]) -> int:
-        """Return how many slots some groups have if all others keep theirs."""
+        """Return how many slots the other groups leave to these groups."""
         chosen = {group.id for group in groups}
         kept = sum(g.wanted for g in self.groups if g.id not in chosen)
         return max(self.slots - kept, 0)

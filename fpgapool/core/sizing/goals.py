@@ -36,7 +36,6 @@ class Goal:
 
     :param deadline_s: the time by which all tasks must have ended, on the
         clock of ``now``.
-    :param rate_per_s: the tasks that must be completed per second.
     :param actions: the number of tasks, after which the goal is retired;
         required for a deadline; None: the goal has no end.
     :raises ValueError: unless exactly one of deadline and rate is given, and
@@ -98,7 +97,6 @@ class GoalState:
 
     @property
     def is_deadline(self) -> bool:
-        """Whether the goal is a deadline."""
         return self.goal.deadline_s is not None
 
     @property
@@ -115,7 +113,7 @@ class GoalState:
         return max(self.goal.actions - self.done, 0)
 
     def expected_left(self, now: float, longest_s: float) -> float:
-        """Return how many tasks are probably left at a time.
+        """Estimate how many tasks are left at a time.
 
         :param now: a time after the last count; tasks are assumed to have
             ended at the last rate since then.

@@ -132,7 +132,7 @@ class Group:
         self._periods: collections.deque[runtimes.Period] = collections.deque(
             maxlen=options.periods
         )
-        # Waiting tasks and running tasks, by host and client.
+        # Waiting tasks by host and client, and busy members by host.
         self._waiting: dict[model.HostId, Mapping[str, int]] = {}
         self._running: dict[model.HostId, int] = {}
         self._begin_period(now)
@@ -164,7 +164,7 @@ class Group:
         return max(self.wanted - self.size, 0)
 
     def add(self, members: int, under_way: int, now: float) -> None:
-        """Add to the numbers of its members and of slots under way to it."""
+        """Change the numbers of its members and of slots under way to it."""
         self._member_s += self.members * (now - self._counted_s)
         self._counted_s = now
         self.members += members
@@ -191,7 +191,7 @@ class Group:
         self.settle()
 
     def want_again(self, is_sized: bool) -> None:
-        """Request the slots again that the group gave to sessions.
+        """Request again the slots that the group gave to sessions.
 
         :param is_sized: whether the policy sizes this group. If so, one slot
             is enough, because it shows the policy that there are tasks.

@@ -2,11 +2,10 @@
 
 """Groups: slots with one accelerator that several programs use as one device.
 
-:class:`Groups` keeps the sizes, statistics and goals of all groups of a pool,
-    and asks an elasticity policy for new sizes. It only knows numbers of
-    slots. Its caller knows the slots themselves, chooses which slot leaves a
-    group, and moves it. Both the pool's state and the simulator are such
-    callers::
+A :class:`Groups` keeps the sizes, statistics and goals of all groups of a
+pool, and requests new sizes from an elasticity policy. It knows only numbers
+of slots. Its callers, the pool's state and the simulator, choose which slot
+leaves a group, and move it::
 
     groups.observe(stats, now)           # whenever a desk reports
     if now >= groups.wake_s():           # each period
@@ -23,10 +22,9 @@ older moves that have not begun.
 
 A move with a donor takes a slot from a group at the end of a task: from an
 idle member, the lowest number first, or else from the next member whose task
-ends.
-A move without a donor takes a slot from the pool, through an ordinary job in
-the queue or from slots that the caller keeps for groups. A move without a
-receiver returns a slot to the pool.
+ends. A move without a donor takes a slot from the pool, through an ordinary
+job in the queue or from slots that the caller keeps for groups. A move without
+a receiver returns a slot to the pool.
 """
 
 import collections
@@ -83,8 +81,7 @@ class Groups:
     """All groups of a pool.
 
     :raises ValueError: if the policy does not accept the period.
-    :ivar warning: a warning about the period for the operator; None: no
-        warning.
+    :ivar warning: a warning to the operator about the period; None: none.
     """
 
     def __init__(
@@ -138,9 +135,8 @@ class Groups:
     ) -> None:
         """Add a group as it was before a restart.
 
-        :param wanted: its wanted size then; it stays until tasks are measured
+        :param wanted: its wanted size then, kept until tasks are measured
             again.
-        :param goal: its goal, with the progress so far.
         """
         group = self._add(spec, shapes, now)
         group.wanted = wanted
@@ -254,8 +250,8 @@ class Groups:
         slots again, and any other group wants at least one.
 
         :param candidates: groups with a member that fits the session.
-        :returns: the group, which then wants one slot fewer and has a move to
-            the pool; None: no group can give one now.
+        :returns: the group; its wanted size falls by one, and it has a move to
+            the pool. None: no group can give a slot now.
         """
         able = [
             group
@@ -317,7 +313,7 @@ class Groups:
         return False
 
     def resize(self, now: float) -> None:
-        """Ask the policy for wanted sizes, at the end of a period.
+        """Request wanted sizes from the policy, at the end of a period.
 
         Before :meth:`wake_s` it does nothing.
         """

@@ -4,18 +4,14 @@
 
 The estimates, by name:
 
-``measured``
-    The busy time of a client's tasks divided by their number.
-``nnls``
-    For drivers that only count tasks: a least-squares fit, without negative
-    times, of the group's busy time to the numbers of tasks of its clients.
-    Clients whose tasks come in a constant ratio cannot be told apart.
-``saturated``
-    Like ``nnls``, but with the whole period instead of the busy time. It is
-    correct only for a group whose members are never idle.
-``as_printed``
-    Like ``saturated``, but divides by the size where it should multiply. It
-    reproduces published figures.
+``measured`` The busy time of a client's tasks divided by their number.
+``nnls`` For drivers that only count tasks: a least-squares fit, without
+negative times, of the group's busy time to the numbers of tasks of its
+clients. It cannot distinguish clients whose numbers of tasks have a constant
+ratio. ``saturated`` Like ``nnls``, but with the whole period instead of the
+busy time. It is correct only for a group whose members are never idle.
+``as_printed`` Like ``saturated``, but divides by the size where it should
+multiply. It reproduces published figures.
 """
 
 import dataclasses
@@ -57,7 +53,7 @@ class Period:
     def tasks_s(self) -> float:
         """Slot-seconds of the tasks that ended.
 
-        If drivers only count tasks, it is all the time of busy members.
+        If drivers only count tasks, it is the members' whole busy time.
         """
         return sum(self.client_busy_s.values()) or self.busy_s
 
@@ -91,9 +87,8 @@ class Runtimes:
 def estimate(kind: str, periods: Sequence[Period], size: int) -> Runtimes:
     """Estimate the slot-seconds of each client's tasks.
 
-    A client without ended tasks counts as the average of the others. If no
-    task has ended, each running task counts with the time that it has taken so
-    far.
+    A client none of whose tasks has ended gets the average of the others. If
+    no task has ended at all, a running task counts as long as it has run.
     """
     if kind not in ESTIMATES:
         raise ValueError(

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The boards with idle slots as vectors, for strategies that compare job-slot
-pairs.
-"""
+"""Boards with idle slots as vectors, for strategies that compare all pairs."""
 
 import bisect
+import collections
 import operator
 import typing
 
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpgapool.core import model
+from fpgapool.core.queues import queued
 from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.core.topology import slots
 
@@ -21,23 +21,44 @@ _NUMBER = operator.attrgetter("number")
 
 
 class Target:
-    """The idle slots of one shape on a board."""
+    """The idle slots of one shape on a board.
 
-    __slots__ = ("number", "shape", "slots")
+    :ivar tags: the program tag of each idle slot, by its id.
+    """
+
+    __slots__ = ("number", "shape", "slots", "tags")
 
     def __init__(self, number: int, shape: str) -> None:
         self.number = number
         self.shape = shape
         self.slots: list[slots.Slot] = []
+        self.tags: dict[model.SlotId, str] = {}
+
+    def slot_for(
+        self, group: queued.JobGroup, accelerator: str
+    ) -> slots.Slot | None:
+        """Return the slot that a group's job gets, if any fits."""
+        if not group.fits_shape(self.shape):
+            return None
+        found: slots.Slot | None = None
+        for slot in self.slots:
+            if slot.id in group.avoiding:
+                continue
+            if slot.starts_at_once(accelerator):
+                return slot
+            found = found or slot
+        return found
 
 
 class Boards:
     """The targets of a pool.
 
-    A target keeps its number. The vectors have spare entries, and entries of
-    targets without idle slots; the count of both is 0.
+    A target keeps its number. The count is 0 in spare entries of the vectors,
+    and for targets without idle slots.
 
     :ivar slot_counts: the number of slots of the target's board, idle or not.
+    :ivar programming_s: no idle slot of the target takes less time to program.
+    :ivar programmed: by program tag, the number of each target's idle slots.
     """
 
     def __init__(self, loads: pipe_loads.Loads) -> None:
@@ -50,6 +71,8 @@ class Boards:
         self.ingress: _Numbers = np.zeros(16, dtype=np.int64)
         self.egress: _Numbers = np.zeros(16, dtype=np.int64)
         self.slot_counts: _Numbers = np.zeros(16, dtype=np.int64)
+        self.programming_s: npt.NDArray[np.float64] = np.zeros(16)
+        self.programmed: dict[str, collections.Counter[int]] = {}
 
     def _grow(self) -> None:
         more = np.zeros(len(self.counts), dtype=np.int64)
@@ -59,9 +82,20 @@ class Boards:
         self.ingress = np.append(self.ingress, more)
         self.egress = np.append(self.egress, more)
         self.slot_counts = np.append(self.slot_counts, more)
+        self.programming_s = np.append(self.programming_s, more * 0.0)
 
     def at(self, numbers: _Numbers) -> list[Target]:
         return [self.targets[number] for number in numbers.tolist()]
+
+    def hosts_with_idle(self, pipe_count: int) -> npt.NDArray[np.bool_]:
+        """Return, by egress pipe, whether its host has an idle slot."""
+        found = np.zeros(pipe_count, dtype=np.bool_)
+        found[self.egress[self.counts.nonzero()[0]]] = True
+        return found
+
+    def of(self, slot: slots.Slot) -> Target:
+        """Return the target of an idle slot."""
+        return self._by_board[slot.spec.device_id, slot.shape]
 
     def add(self, slot: slots.Slot) -> None:
         """Add a slot that has become idle."""
@@ -79,7 +113,14 @@ class Boards:
             # The board or its host may have been replaced.
             target.slots.append(slot)
             self._describe(target.number, slot)
-        self.counts[target.number] += 1
+        number, programming_s = target.number, slot.spec.programming_time_s
+        if programming_s < self.programming_s[number]:
+            self.programming_s[number] = programming_s
+        tag = target.tags[slot.id] = slot.program_tag()
+        if tag not in self.programmed:
+            self.programmed[tag] = collections.Counter()
+        self.programmed[tag][number] += 1
+        self.counts[number] += 1
 
     def _describe(self, number: int, slot: slots.Slot) -> None:
         host_id, loads = slot.host.id, self._loads
@@ -88,9 +129,17 @@ class Boards:
         self.ingress[number] = loads.ingress(host_id)
         self.egress[number] = loads.egress(host_id)
         self.slot_counts[number] = slot.device_slots
+        self.programming_s[number] = slot.spec.programming_time_s
 
     def remove(self, slot: slots.Slot) -> None:
         """Remove a slot that is no longer idle."""
         target = self._by_board[slot.spec.device_id, slot.shape]
         target.slots.remove(slot)
-        self.counts[target.number] -= 1
+        number, tag = target.number, target.tags.pop(slot.id)
+        of_tag = self.programmed[tag]
+        of_tag[number] -= 1
+        if not of_tag[number]:
+            del of_tag[number]
+            if not of_tag:
+                del self.programmed[tag]
+        self.counts[number] -= 1

@@ -22,8 +22,8 @@ _NUMBER = operator.attrgetter("number")
 class IdleSlots:
     """The idle slots of a table, which reports slots that become idle or busy.
 
-    :ivar reserved_idle: by instance, its usable reserved slots without a
-        holder.
+    :ivar reserved_idle: the usable reserved slots without a holder, by
+        instance.
     """
 
     def __init__(

@@ -16,6 +16,10 @@ import numpy.typing as npt
 from fpgapool.core import model
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
+_Numbers: typing.TypeAlias = npt.NDArray[np.int64]
+
+# More bytes/s than any pipe carries.
+_MOST = 1e300
 
 #: Number of an unlimited pipe, for traffic from outside the pool.
 NOWHERE = 0
@@ -35,13 +39,40 @@ class Flow:
         self.bytes_per_s = 0.0
 
 
+class Pipe:
+    """What one pipe has left.
+
+    :ivar left: bytes/s that no flow uses.
+    :ivar share: the rate that one more flow would get, in bytes/s.
+    """
+
+    __slots__ = ("capacity", "left", "share")
+
+    def __init__(self, capacity: float, load: float, count: float) -> None:
+        self.capacity = capacity
+        self.left = max(capacity - load, 0.0)
+        self.share = max(capacity / (count + 1.0), self.left)
+
+    def has_free(self, part: float, flow_bytes_per_s: float = 0.0) -> bool:
+        """Return whether a part of it stays free beside one more flow."""
+        # An unlimited pipe counts as entirely free.
+        return self.spare(part) >= flow_bytes_per_s
+
+    def spare(self, part: float) -> float:
+        """Return the rate that leaves this part of it free."""
+        if self.capacity == math.inf:
+            return math.inf
+        return self.left - part * self.capacity
+
+
 class Loads:
     """Pipes by number, and the flows of all assigned slots.
 
     The vectors have spare entries after the last pipe.
 
     :ivar loads: bytes/s that flows put on each pipe.
-    :ivar counts: the number of flows on each pipe.
+    :ivar count: the number of pipes.
+    :ivar changed: the pipes that changed since the reader last cleared it.
     """
 
     def __init__(self) -> None:
@@ -49,7 +80,8 @@ class Loads:
         self.loads: _Floats = np.zeros(16)
         self.counts: _Floats = np.zeros(16)
         self.flows: dict[model.SlotId, Flow] = {}
-        self._count = 1
+        self.changed: set[int] = set()
+        self.count = 1
         self._dma: dict[model.DeviceId, int] = {}
         self._egress: dict[model.HostId, int] = {}
         self._ingress: dict[model.HostId, int] = {}
@@ -72,8 +104,8 @@ class Loads:
         return number or self._make(self._ingress, host_id)
 
     def _make(self, numbers: dict[int, int], owner_id: int) -> int:
-        number = numbers[owner_id] = self._count
-        self._count += 1
+        number = numbers[owner_id] = self.count
+        self.count += 1
         if number == len(self.loads):
             self._grow()
         return number
@@ -83,6 +115,28 @@ class Loads:
         self.capacities = np.append(self.capacities, np.full(more, math.inf))
         self.loads = np.append(self.loads, np.zeros(more))
         self.counts = np.append(self.counts, np.zeros(more))
+
+    def pipe(self, number: int) -> Pipe:
+        """Return what a pipe has left now."""
+        return Pipe(
+            self.capacities.item(number),
+            self.loads.item(number),
+            self.counts.item(number),
+        )
+
+    def share(self, pipes: _Numbers) -> _Floats:
+        """Return the rate that one more flow would get on each pipe."""
+        equal = self.capacities[pipes] / (self.counts[pipes] + 1.0)
+        return np.maximum(equal, self.left(pipes))
+
+    def left(self, pipes: _Numbers) -> _Floats:
+        """Return the bytes/s of each pipe that no flow uses."""
+        return np.maximum(self.capacities[pipes] - self.loads[pipes], 0.0)
+
+    def spare(self, pipes: _Numbers, part: float) -> _Floats:
+        """Return the rate that leaves this part of each pipe free."""
+        kept = np.minimum(self.capacities[pipes], _MOST) * part
+        return self.left(pipes) - kept
 
     def set_host(self, spec: model.HostSpec) -> None:
         """Set the capacities of a host's pipes."""
@@ -94,6 +148,7 @@ class Loads:
     def _set(self, number: int, bytes_per_s: float) -> None:
         known = bytes_per_s > 0
         self.capacities[number] = bytes_per_s if known else math.inf
+        self.changed.add(number)
 
     # -- flows -----------------------------------------------------------
 
@@ -118,7 +173,7 @@ class Loads:
     ) -> None:
         """Set the pipes of a slot's holder.
 
-        Its rate does not change; a new one starts at 0.
+        Its rate does not change; a new holder starts at 0.
         """
         bytes_per_s = self.drop(spec.id)
         flow = Flow(self.uses(job, spec, return_ratio))
@@ -155,3 +210,4 @@ class Loads:
         flow.bytes_per_s += bytes_per_s
         for pipe, cost in flow.uses:
             self.loads[pipe] += cost * bytes_per_s
+            self.changed.add(pipe)

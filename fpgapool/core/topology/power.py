@@ -2,8 +2,8 @@
 
 """Caps on the power that slots draw in addition to idle hosts and boards.
 
-A slot counts as the highest power of any accelerator in its shape, whatever it
-runs. So caps always hold, and no job waits because of the power of another
+A slot counts as the highest power of any accelerator in its shape, whichever
+it runs. So caps always hold, and no job waits because of the power of another
 job.
 """
 

@@ -68,8 +68,8 @@ class Reservations:
     :ivar stirred: instances with a new reserved slot or a new job since the
         last pass.
     :ivar unsettled: devices for which :meth:`settle` has something to do.
-    :ivar since: by reserved slot, the first generation assigned after the
-        reservation.
+    :ivar since: the first generation assigned after the reservation, by
+        reserved slot.
     """
 
     def __init__(
@@ -128,9 +128,7 @@ class Reservations:
             self.unsettled.add(device_id)
 
     def library_changed(self) -> None:
-        """Settle everything again: the library decides which jobs can move,
-        and where.
-        """
+        """Settle everything again: other jobs may be able to move now."""
         self.unsettled.update(self.wanted, self.reservable)
 
     def stir_all(self) -> None:
@@ -230,7 +228,7 @@ class Reservations:
         new: dict[model.SlotId, str],
         poor: abc.Mapping[model.SlotId, str],
     ) -> None:
-        """Reserve more slots; keep poor ones where none is left."""
+        """Reserve more slots; keep poor ones if no others are left."""
         for instance_id in sorted(wanted):
             missing = wanted[instance_id] - _count(new, instance_id)
             fair = sorted(
@@ -285,8 +283,8 @@ class Reservations:
     def _can_move(self, hold: slots.Hold) -> bool:
         """Return whether a holder can move to another slot.
 
-        While a slot is being prepared, its client does not know it yet, so the
-        job can move. Groups can always move, self-tests never.
+        While a slot is being prepared, its client has not received it yet, so
+        the job can move. Groups can always move, self-tests never.
         """
         return hold.record is not None and (
             hold.phase is _PREPARING
@@ -394,7 +392,7 @@ class Reservations:
         accelerator: str,
         fitting: list[slots.Slot],
     ) -> tuple[ordered.Key | None, slots.Slot | None]:
-        """Return the first job that may have one of them, and the slot."""
+        """Return the first job that may have a fitting slot, and the slot."""
         if fitting:
             for key in queue:
                 record = self._view.record(key[-1])

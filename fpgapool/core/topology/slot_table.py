@@ -23,8 +23,8 @@ class SlotTable(idle_slots.IdleSlots):
 
     :ivar barred_devices: the devices that an operator has disabled or is
         draining, known or not.
-    :ivar reserved: by reserved slot, its instance. A reserved slot counts
-        neither as up nor as idle.
+    :ivar reserved: the instance for which each reserved slot is reserved, by
+        slot. A reserved slot counts neither as up nor as idle.
     :ivar kept: the slots that are kept for further reservations.
     """
 
@@ -129,7 +129,7 @@ class SlotTable(idle_slots.IdleSlots):
             slot.programmed = old.programmed
 
     def drop_host(self, host_id: model.HostId) -> bool:
-        """Take a host down. It stays known."""
+        """Take a host down; it stays known."""
         host = self.hosts.get(host_id)
         if host is None or not host.up:
             return False
@@ -235,7 +235,7 @@ class SlotTable(idle_slots.IdleSlots):
         return _count(self.up_by_shape, shapes)
 
     def barred_count(self, shapes: model.Shapes) -> int:
-        """Return how many slots of these shapes only an operator bars."""
+        """Return how many slots of these shapes would be up if not barred."""
         return _count(self.barred_by_shape, shapes)
 
     def share_out(

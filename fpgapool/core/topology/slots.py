@@ -101,7 +101,7 @@ class Slot:
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Hold:
-    """The record behind :class:`~fpgapool.core.model.Assignment`.
+    """The record of an assignment; see :class:`~.model.Assignment`.
 
     :ivar record: the job that has the slot; None: a self-test has it.
     :ivar group_id: the group that has it; None: another holder has it.

@@ -52,7 +52,7 @@ def load_file(
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, ``BITSTREAM_UNFIT`` or
         ``BITSTREAM_DAMAGED``.
     """
-    # Imported late, because few slots need it.
+    # Imported here, because few slots need it.
     from fpgapool.objects import declaration as declarations
 
     if file.format != formats.DECLARATION:
@@ -110,7 +110,7 @@ def _shortage(
     capacity: collections.abc.Mapping[str, int],
 ) -> str:
     missing = ", ".join(
-        f"{needed} {resource} of {capacity[resource]}"
+        f"{needed} {resource} (the slot has {capacity[resource]})"
         for resource, needed in declared.resources.items()
         if needed > capacity.get(resource, needed)
     )

@@ -23,7 +23,7 @@ DEFAULT_NIC_BYTES_PER_S = 1.25e9
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """One emulated board; it draws idle power, and more per busy slot."""
+    """One emulated board; it draws idle power, plus more per busy slot."""
 
     name: str
     slots: int

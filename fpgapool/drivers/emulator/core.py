@@ -16,7 +16,7 @@ from fpgapool.drivers.emulator import faults
 from fpgapool.drivers.emulator import pacing
 from fpgapool.vocabulary import codes
 
-# finish() does not check for faults this soon after the previous check.
+# finish() does not check for faults if the previous check was this recent.
 _QUIET_NS = 200_000
 
 
@@ -27,8 +27,8 @@ class FaultInjected(Exception):
 class EmulatedCore(base.ChecksummedCore):
     """A core with a modelled rate and injected faults.
 
-    Checksums are those of the correct output. Wrong results are injected after
-    they are computed, as if data changed on its way from the board.
+    The checksums are those of the correct output: wrong results are injected
+    later, as if data changed on its way from the board.
     """
 
     def __init__(
@@ -129,8 +129,7 @@ class EmulatedCore(base.ChecksummedCore):
             )
 
     def _spoiled(self, chunk_out: memoryview, output_bytes: int) -> int:
-        # The accelerator may return its first output only after the input
-        # ends; wait for it.
+        # Wait for output: it may begin only after the input has ended.
         if self._spoil and output_bytes:
             self._spoil = False
             chunk_out[output_bytes // 2] ^= 0xFF

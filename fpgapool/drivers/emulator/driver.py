@@ -95,7 +95,7 @@ class EmulatorDriver(base.Driver):
             tuple[str, int], tuple[base.Profile, bitstreams.MakeCore]
         ] = {}
         self._traffic: dict[tuple[str, int], base.Traffic] = {}
-        # Each slot's pacer, with the arguments from which it was made.
+        # Each slot's pacer, with the arguments from which it was created.
         self._pacers: dict[
             tuple[str, int],
             tuple[
@@ -204,9 +204,9 @@ class EmulatorDriver(base.Driver):
         return pacing.Pacer(self._ports.table, stream, model[1])
 
     def scrub(self, device: str, slot: int) -> None:
-        # Nothing to remove: the session's core and buffers are gone, and the
-        # accelerator stays for the next session. A dead board lost its data
-        # when it lost power.
+        # There is nothing to remove: the session's core and buffers no longer
+        # exist, and the accelerator stays for the next session. A dead board
+        # lost its data when it lost power.
         self._board(device, slot)
         if self._faults.strike(device, slot, (faults.SCRUB,)):
             raise base.DriverError(codes.SCRUB_FAILED, _ON_PURPOSE)
@@ -233,7 +233,7 @@ class EmulatorDriver(base.Driver):
             version = documents.file_version(self._boards_file)
         except OSError as exc:
             raise base.DriverError(
-                codes.INVALID_SETTINGS, f"boards file: {exc}"
+                codes.INVALID_SETTINGS, f"cannot read the boards file: {exc}"
             ) from exc
         try:
             if self._ports.table.mend():

@@ -2,7 +2,7 @@
 
 """Max-min fair rates: no flow can gain except at the cost of a slower one.
 
-Workers import this module, too, so it must load quickly.
+Workers also import this module, so it must load quickly.
 """
 
 import heapq
@@ -16,8 +16,8 @@ def max_min_rates(
 ) -> list[float]:
     """Return the max-min fair rates of flows that share several resources.
 
-    Uses progressive filling: all rates grow together, until a flow reaches its
-    cap or a resource that it uses is full.
+    This is progressive filling: all rates grow together, until a flow reaches
+    its cap or a resource that it uses is full.
 
     :param memberships: for each flow, the resources that it uses, each with
         the bytes of capacity that one byte of the flow takes.

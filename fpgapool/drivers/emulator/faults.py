@@ -3,8 +3,8 @@
 """Injected faults.
 
 Faults are set for each board in the boards file, or at run time in the faults
-file next to it, which should be replaced by renaming a complete file. Each
-time a fault takes effect, ``FAULT INJECTED`` is logged.
+file next to it, which should be replaced by renaming a complete file. Whenever
+a fault takes effect, ``FAULT INJECTED`` is logged.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Fault:
 
     :ivar probability: probability that it happens, drawn for each programming,
         scrub or session.
-    :ivar after_bytes: it happens only after a session has sent more input than
+    :ivar after_bytes: it happens only once a session has sent more input than
         this to the slot.
     :ivar slowness: factor by which a slow core takes longer.
     :ivar key: unique identifier, which depends on the version of its file; set
@@ -85,10 +85,7 @@ class Fault:
 
 
 def faults_path(boards_file: str | os.PathLike[str]) -> pathlib.Path:
-    """Return the path of the faults file that belongs to a boards file.
-
-    :param boards_file: ``…/boards.yaml`` has ``…/boards.faults.yaml``.
-    """
+    """Return the faults file, such as boards.faults.yaml for boards.yaml."""
     return pathlib.Path(boards_file).with_suffix(".faults.yaml")
 
 
@@ -164,7 +161,7 @@ def read_faults(
         path,
         lambda value, where: tuple(
             fault
-            # An empty file is an easy way to set no faults.
+            # An empty file sets no faults.
             for found in by_board(
                 {} if value is None else value, where
             ).values()
@@ -177,7 +174,7 @@ class Injector:
     """Decides when faults happen.
 
     State that must survive a process is kept in small files: which faults with
-    ``once`` have happened, and how often each slot has drawn.
+    ``once`` have happened, and how many random draws each slot has made.
 
     :param path: path of the faults file, which may be missing.
     """
@@ -199,7 +196,8 @@ class Injector:
         self._version = None
 
     def _refresh(self) -> None:
-        # Usually there is no faults file; this is cheaper than an exception.
+        # Usually there is no faults file; this check is cheaper than an
+        # exception.
         if self._version == "" and not os.access(self._path, os.F_OK):
             return
         try:
@@ -270,8 +268,8 @@ class Injector:
         return random.Random(seed).random() < fault.probability
 
     def _count_draw(self, fault: Fault, device: str, slot: int) -> int:
-        # Kept in a file: otherwise, if the first draw kills a slot's process,
-        # the next process would repeat that draw.
+        # The count is kept in a file: if the first draw kills a slot's
+        # process, the next process would otherwise repeat that draw.
         path = self._directory / f"{device}.{slot}.{fault.key}.draws"
         draw = 0
         with contextlib.suppress(OSError, ValueError):

@@ -11,9 +11,9 @@ import typing
 
 from fpgapool.drivers.emulator import shares
 
-#: A slot without work for this long no longer counts as busy. This is also the
-#: depth of the token bucket: a slot that starts its next piece within this
-#: time does not lose any of its rate, and late wake-ups are compensated for.
+#: A slot that has had no work for this long does not count as busy. This is
+#: also the depth of the token bucket: a slot that starts its next piece within
+#: this time loses none of its rate, and late wake-ups are compensated for.
 IDLE_NS = 5_000_000
 #: How often a waiting slot checks whether its share has changed.
 SLICE_NS = 5_000_000
@@ -72,10 +72,7 @@ class Pacer(_Cancellable):
         self._served_until_ns = 0
 
     def slow_down(self, slowness: float) -> None:
-        """Multiply the modelled time by a factor from now on.
-
-        :param slowness: the factor; 1 is normal speed.
-        """
+        """Multiply the modelled time by a factor from now on."""
         if slowness != self._slowness:
             self._slowness = slowness
             self._table.set_peak(
@@ -121,10 +118,7 @@ class Pacer(_Cancellable):
 
 
 class FreePacer(_Cancellable):
-    """Does not limit the rate, but can be slowed down.
-
-    Has the methods of :class:`Pacer`.
-    """
+    """Like :class:`Pacer`, but without a rate limit: it only slows down."""
 
     _started_ns = 0
 
@@ -137,10 +131,7 @@ class FreePacer(_Cancellable):
         self._started_ns = self._clock_ns()
 
     def finish(self, work_bytes: int) -> None:
-        """Wait if the computation is slowed down.
-
-        :raises Cancelled: if :meth:`cancel` was called.
-        """
+        """Wait if the computation is slowed down; may raise Cancelled."""
         if self._slowness == 1.0:
             return
         computing_ns = self._clock_ns() - self._started_ns

@@ -14,7 +14,7 @@ from fpgapool.drivers.emulator import shares
 class Ports:
     """One host's DMA pipes and NIC in the table that a cluster shares.
 
-    :param several_hosts: whether other hosts use the table, too. If not, the
+    :param several_hosts: whether other hosts also use the table. If not, the
         other end of remote streams is not modelled.
     """
 
@@ -71,7 +71,7 @@ class Ports:
         )
 
     def _number(self, name: str) -> int:
-        # A host without boards declares nothing, so its NIC is assumed to be
+        # A host without boards declares nothing, so assume that its NIC is
         # like this host's.
         return self.table.declare(name, self._nic_bytes_per_s, is_owner=False)
 

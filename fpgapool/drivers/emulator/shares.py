@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the processes of a cluster use their shared resources.
+"""How the processes of a cluster divide their shared resources.
 
 Each slot has its own process. In a mapped file, the processes record which
 slots are busy and what each uses: its device's DMA pipe and, for remote data,
@@ -82,7 +82,8 @@ class ShareTable:
     Entries are only ever added, under a lock on the file. Each stream belongs
     to one slot, and only that slot's process changes it. The time until which
     a stream is busy is a single word, so it is read and written atomically, in
-    ns of ``CLOCK_MONOTONIC``. If a process dies, this time passes soon.
+    ns of ``CLOCK_MONOTONIC``. If a process dies, this time passes soon. Except
+    for :meth:`mend`, methods raise TableTruncated if the file was truncated.
 
     :param directory: directory that the processes of a cluster share; created
         if it is missing.
@@ -163,7 +164,7 @@ class ShareTable:
     @staticmethod
     def _begin(memory: memoryview) -> None:
         # The clock restarts at boot. Entries from an earlier boot would make
-        # slots look busy for days, so clear them.
+        # slots look busy for days, so they are cleared.
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes()
         identity = _key(_LAYOUT + boot)
         if memory[_PLACES.identity] != identity:
@@ -180,7 +181,6 @@ class ShareTable:
         :param is_owner: if false, the capacity is an assumption that is used
             until the owner has declared it.
         :raises TableFull: if there are too many resources.
-        :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
             number = self._entry(
@@ -209,10 +209,7 @@ class ShareTable:
         return count
 
     def busy_users(self, resource: int, now_ns: int) -> int:
-        """Count the busy streams that use a resource.
-
-        :raises TableTruncated: if the file was truncated.
-        """
+        """Count the busy streams that use a resource."""
         self._check()
         return sum(
             resource in dict(self._uses(stream))
@@ -233,7 +230,6 @@ class ShareTable:
         :param uses: bytes of capacity that one byte of the stream takes, by
             resource; at most :data:`MAX_USES` resources.
         :raises TableFull: if there are too many streams.
-        :raises TableTruncated: if the file was truncated.
         """
         with self._locked():
             stream = self._entry(
@@ -253,8 +249,7 @@ class ShareTable:
     def set_peak(self, stream: int, peak_bytes_per_s: float) -> None:
         """Change a stream's peak rate.
 
-        :param peak_bytes_per_s: its rate when it shares nothing.
-        :raises TableTruncated: if the file was truncated.
+        :param peak_bytes_per_s: its rate when it shares no resources.
         """
         with self._locked():
             self._check()
@@ -262,15 +257,12 @@ class ShareTable:
             self._counters[_CHANGES] += 1
 
     def announce(self, stream: int, busy_until_ns: int) -> None:
-        """Record until when a stream is busy.
-
-        :raises TableTruncated: if the file was truncated.
-        """
+        """Record until when a stream is busy."""
         self._check()
         self._busy_until_ns[stream] = busy_until_ns
 
     def rate_bytes_per_s(self, stream: int, now_ns: int) -> float:
-        """Compute the fair rate of a stream among the busy ones.
+        """Compute a stream's fair rate among the busy streams.
 
         :raises TableTruncated: if the file was truncated since it joined.
         """

@@ -126,7 +126,7 @@ def _board(value: object, where: str) -> Board:
         if (entry.port is None) != (board.fme is None):
             raise shapes.Invalid(
                 f"{where}.regions[{index}].port",
-                "is only allowed with fme" if entry.port else "is missing",
+                "is allowed only with fme" if entry.port else "is missing",
             )
     return board
 

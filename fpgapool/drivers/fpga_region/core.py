@@ -32,8 +32,8 @@ class Region:
 class RegionCore(accelerators.Core):
     """One session's computation in a region.
 
-    The kernel programs regions, but does not know their contents. So the
-    operator provides a class that transfers the data, through a character
+    The kernel programs regions but does not know their contents, so the
+    operator provides a class that transfers the data through a character
     device, UIO, VFIO, DMA buffers or OpenCL.
 
     :raises InvalidParams: if the accelerator does not accept the parameters.
@@ -52,9 +52,8 @@ class RegionCore(accelerators.Core):
     def clear(cls, region: Region) -> None:
         """Remove all data of a session from a region and its memory.
 
-        Called after every session, possibly in a different process from the
-        one that had the core. May raise any exception; the slot is then not
-        used.
+        This is called after every session, possibly in a different process
+        from the core's. If it raises an exception, the slot is no longer used.
         """
 
 
@@ -67,7 +66,7 @@ def load(path: str) -> type[RegionCore]:
         found = pkgutil.resolve_name(path)
     except (ImportError, AttributeError, ValueError) as error:
         raise accelerators.AcceleratorError(
-            codes.CORE_UNAVAILABLE, f"core {path!r}: {error}"
+            codes.CORE_UNAVAILABLE, f"cannot load core {path!r}: {error}"
         ) from error
     if not (isinstance(found, type) and issubclass(found, RegionCore)):
         raise accelerators.AcceleratorError(

@@ -39,7 +39,7 @@ _SHUT_DOWN = 6
 def payload(contents: bytes, compat_id: str | None) -> bytes:
     """Return the partial bitstream in a file.
 
-    :param compat_id: the region's interface in hexadecimal; None: unknown.
+    :param compat_id: the region's interface ID, hexadecimal; None: unknown.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN`` if the file is not a green
         bitstream, or ``BITSTREAM_UNFIT`` if it is for another board.
     """
@@ -159,7 +159,7 @@ def port_id(directory: pathlib.Path) -> int:
 
 
 def _number(text: str | None) -> int | None:
-    """Return the number in an attribute; None if it is not a number."""
+    """Return an attribute's number; None if it is not a number."""
     try:
         return int(text or "", 0)
     except ValueError:

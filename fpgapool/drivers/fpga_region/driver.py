@@ -57,9 +57,9 @@ class _Slot:
 class FpgaRegionDriver(base.Driver):
     """Programs regions through FPGA managers or a DFL.
 
-    The contents of regions are the operator's responsibility. The operator
-    also provides the class that transfers the data; see
-    :class:`core.RegionCore`. The boards file is read once.
+    The operator is responsible for the contents of regions, and provides the
+    class that transfers the data; see :class:`core.RegionCore`. The boards
+    file is read once.
 
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
@@ -141,7 +141,7 @@ class FpgaRegionDriver(base.Driver):
         common.check_shape(profile, place.entry.shape, accelerator)
         _load(known.core)
         contents = _contents(known, file)
-        # The digest detects that the operator has replaced a file.
+        # The digest shows whether the operator has replaced a file.
         digest = hashlib.sha256(contents).hexdigest()
         wanted = (accelerator, f"{bitstream} {digest}")
         if self._programmed(place) != wanted:

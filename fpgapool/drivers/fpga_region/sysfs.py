@@ -24,10 +24,7 @@ _MILLI = 1e-3
 
 
 def read(path: pathlib.Path) -> str | None:
-    """Return an attribute without surrounding white space.
-
-    :returns: None if it is missing or cannot be read.
-    """
+    """Return an attribute, stripped; None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(_MAX_ATTRIBUTE_BYTES).decode("utf-8").strip()
@@ -46,8 +43,8 @@ def exclusive(path: pathlib.Path) -> collections.abc.Iterator[None]:
 class Manager:
     """Programs the regions of an FPGA from files.
 
-    Only vendors' kernels, such as ``linux-xlnx``, have the attributes
-    ``firmware`` and ``flags`` that it uses.
+    It uses the attributes ``firmware`` and ``flags``, which only vendors'
+    kernels have, such as ``linux-xlnx``.
     """
 
     def __init__(
@@ -73,7 +70,7 @@ class Manager:
     def program(self, contents: bytes, name: str, *, partial: bool) -> None:
         """Program a region; block until this is done.
 
-        :param name: name for the file, unique to the region.
+        :param name: name of the file, unique to the region.
         :param partial: whether the rest of the FPGA stays unchanged.
         :raises base.DriverError: ``PROGRAMMING_FAILED``.
         """
@@ -92,8 +89,8 @@ class Manager:
             raise self._failed("the FPGA is not operating")
 
     def _write(self, attribute: str, value: str) -> None:
-        # Without O_CREAT: the kernel creates attributes, and a wrong path must
-        # not create a file.
+        # O_CREAT is not set: the kernel creates attributes, and a wrong path
+        # must not create a file.
         flags = os.O_WRONLY | os.O_TRUNC
         descriptor = os.open(self._directory / attribute, flags)
         with open(descriptor, "w") as file:
@@ -115,10 +112,7 @@ class Manager:
 def telemetry(
     directories: collections.abc.Iterable[pathlib.Path],
 ) -> base.Telemetry:
-    """Read the sensors of a board.
-
-    :returns: the total power and the highest temperature.
-    """
+    """Read a board's sensors: total power and highest temperature."""
     powers_w, temperatures_c = [], []
     for directory in directories:
         powers_w += _values(directory, "power*_input", _MICRO)

@@ -9,7 +9,7 @@
 * ``binding``, ``arguments``, ``programs`` and ``runner`` run kernels as a
   manifest describes; ``waiting`` gives up on a device that hangs, and
   ``wiping`` clears a device's local memory.
-* ``kernels``: sources of the built-in accelerators.
+* ``kernels``: the built-in accelerators' sources.
 """
 
 import os

@@ -32,20 +32,20 @@ _LOCAL = (_SPACES.LOCAL, 3)
 
 
 def check(kernel: cl.Kernel, index: int, kind: str) -> None:
-    """Check that a kernel's argument has the kind that the manifest says.
+    """Check that a kernel's argument has the kind that the manifest states.
 
-    Otherwise a runtime might misinterpret it: PoCL uses a number as an
+    Otherwise a runtime might misinterpret it; PoCL would use a number as an
     address.
 
-    :raises InvalidManifest: if the kernel's argument has another kind.
+    :raises InvalidManifest: if the argument has a different kind.
     """
     info = cl.kernel_arg_info
     try:
         space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
         name = kernel.get_arg_info(index, info.TYPE_NAME)
     except cl.Error:
-        # Some binaries lack this information. It is no protection anyway: the
-        # author of a binary can falsify it.
+        # Some binaries lack this information. It offers no protection anyway,
+        # because the author of a binary can falsify it.
         return
     if kind == manifests.LOCAL:
         is_right = space in _LOCAL
@@ -62,9 +62,9 @@ def check(kernel: cl.Kernel, index: int, kind: str) -> None:
 
 
 class Setter:
-    """Sets those number arguments of a kernel that have changed.
+    """Sets only those number arguments of a kernel that have changed.
 
-    PyOpenCL takes 10 µs to set an argument, as long as for a launch.
+    Setting an argument takes PyOpenCL 10 µs, as long as a launch.
 
     :param kernel: kernel whose numbers must not be set elsewhere.
     """

@@ -44,8 +44,8 @@ class Launch:
 class Binding:
     """How kernels are called for one session.
 
-    Methods raise InvalidManifest if an expression has an invalid value with
-    the session's parameters.
+    Its methods raise InvalidManifest if an expression has an invalid value
+    with the session's parameters.
 
     :raises InvalidParams: if the manifest does not accept the parameters.
     :raises InvalidManifest: if a size is invalid with these parameters.
@@ -140,7 +140,7 @@ class Binding:
 
     @property
     def arguments(self) -> dict[int, str]:
-        """Names of the buffers that the arguments fill, by their numbers."""
+        """Names of the buffers that arguments fill, by argument number."""
         return {
             buffer.argument: name
             for name, buffer in self.variant.buffers.items()
@@ -157,10 +157,7 @@ class Binding:
         )
 
     def longest_piece(self, max_bytes: int) -> int:
-        """Return the length of the longest possible piece.
-
-        :param max_bytes: room for a piece.
-        """
+        """Return the length of the longest piece that fits in this room."""
         if self.variant.whole_blocks:
             return max_bytes - max_bytes % self.block_bytes
         return max_bytes
@@ -177,10 +174,7 @@ class Binding:
         }
 
     def max_output_bytes(self, input_bytes: int) -> int:
-        """Return how much room the output of a piece needs.
-
-        :param input_bytes: length of the piece; 0: the end of the input.
-        """
+        """Return the room for a piece's output; 0: the end of the input."""
         offsets = (0, self.block_bytes)
         return max(
             self.output_bytes(input_bytes, offset) for offset in offsets
@@ -197,7 +191,7 @@ class Binding:
     def launches(
         self, input_bytes: int, offset_bytes: int
     ) -> tuple[Launch, ...]:
-        """Return a piece's launches, except those without work items."""
+        """Return a piece's launches, without those that have no work items."""
         # Pieces of the same length often have the same launches.
         key = (
             input_bytes,
@@ -272,8 +266,8 @@ class Binding:
         value = self._value(expression, variables, what)
         if not lowest <= value <= highest:
             raise manifests.InvalidManifest(
-                f"{what}: is not from {lowest} to {highest} with these "
-                "parameters"
+                f"{what}: is outside the range from {lowest} to {highest} "
+                "with these parameters"
             )
         return value
 

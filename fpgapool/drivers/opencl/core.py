@@ -2,7 +2,7 @@
 
 """A session in a slot of an OpenCL device.
 
-The input of a call is cut into pieces. While the kernels compute one piece,
+Each call's input is split into pieces. While the kernels compute one piece,
 the next one is transferred to the device, and the previous one's output is
 transferred back.
 """
@@ -39,7 +39,7 @@ MAX_PIECE_BYTES = 4 * 1024 * 1024
 
 
 def piece_bytes(profile: base.Profile, unified: bool) -> int:
-    """Return how long pieces should be, before fitting them to blocks."""
+    """Return how long pieces should be before they are fitted to blocks."""
     if unified:
         return MAX_PIECE_BYTES
     wanted = int(profile.peak_bytes_per_s * PIECE_S)
@@ -53,9 +53,9 @@ class Cancelled(Exception):
 class OpenCLCore(base.Core):
     """Runs the kernels of one session.
 
-    :param hang_min_s: time that any command may take.
+    :param hang_min_s: time that every command may take.
     :param hang_factor: additional time that a command may take, as a multiple
-        of its input's time at peak rate.
+        of the time that the largest input in every lane takes at peak rate.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class OpenCLCore(base.Core):
         try:
             self._start(chunk, chunk_in, chunk_out, offset_bytes)
         except BaseException:
-            # Wait for pieces that were begun: they use the caller's memory.
+            # Wait for started pieces, which use the caller's memory.
             with contextlib.suppress(base.DriverError):
                 self._collect(chunk)
             raise
@@ -224,8 +224,8 @@ class OpenCLCore(base.Core):
             ) from None
 
     def cancel(self) -> None:
-        # Only set a flag: running commands use the caller's memory, so they
-        # must be waited for.
+        # Only set a flag: running commands must finish first, because they use
+        # the caller's memory.
         self._cancelled = True
 
 

@@ -42,8 +42,7 @@ PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 class Found:
     """A device that a runtime found.
 
-    :ivar number: its number among the platform's devices with this name, from
-        0.
+    :ivar number: its number among devices of this platform and name, from 0.
     :ivar pci: its PCI address; None if it is not reported.
     :ivar memory_bytes: size of its memory; 0: unknown.
     :ivar unified: whether it computes in the host's memory.
@@ -70,12 +69,13 @@ class Board:
     :ivar model: model of the board; None: the device's name.
     :ivar shape: shape of the slots; None: platform and device.
     :ivar shares: each slot's share of the device's memory.
-    :ivar is_divided: whether compute units are divided by these shares, too.
+    :ivar is_divided: whether these shares also divide the compute units.
     :ivar instances: kernel instance of each slot; empty: any.
     :ivar programming_time_s: time to program a slot; None: as measured.
-    :ivar hang_min_s: a launch that takes less time never counts as hanging.
-    :ivar hang_factor: nor does a launch that takes less than this multiple of
-        its input's time at peak rate.
+    :ivar hang_min_s: time that every command may take.
+    :ivar hang_factor: additional time that a command may take, as a multiple
+        of the time that the largest input in every lane of every slot takes
+        at peak rate.
     """
 
     name: str = "opencl"
@@ -131,10 +131,7 @@ class Device:
         return self.found.pci or self.board.pci
 
     def memory_bytes(self, slot: int) -> int | None:
-        """Return a slot's share of the device's memory.
-
-        :returns: None if the size of the device's memory is unknown.
-        """
+        """Return a slot's share of the device's memory; None: unknown."""
         shares = self.board.shares
         return self.found.memory_bytes * shares[slot] // sum(shares) or None
 
@@ -166,8 +163,8 @@ DEFAULT_BOARDS = (Board(),)
 def sanitised(text: str) -> str:
     """Turn any text into a valid name.
 
-    :returns: the text itself if it is a valid name. The names of long texts
-        end in a digest, so that they differ.
+    :returns: the text itself if it is a valid name. The name of a long text
+        ends in a digest, to make it unique.
     """
     name = _NOT_IN_NAMES.sub("-", text).strip("-._") or "unnamed"
     if len(name) > _MAX_NAME_CHARS:
@@ -183,8 +180,8 @@ def matched(
     """Find the devices that the pool uses.
 
     :param boards: entries of the boards file; the first match is used.
-    :returns: the devices in the order of the entries; those of the same entry
-        in the order of their PCI addresses.
+    :returns: the devices in the order of the entries; devices of the same
+        entry in the order of their PCI addresses.
     """
     chosen = collections.defaultdict[Board, list[Found]](list)
     for each in found:
@@ -314,8 +311,8 @@ def interface_uuid(
     The driver of AMD boards lists the interfaces of the shell.
 
     :param wanted: interface that the file to be programmed requires.
-    :returns: ``wanted`` if the board has it. Also if no interface is listed:
-        the runtime then decides whether the file fits.
+    :returns: ``wanted`` if the board has it, or if none is listed: the runtime
+        then decides whether the file fits.
     """
     if pci is None:
         return wanted

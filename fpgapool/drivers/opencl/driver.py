@@ -61,7 +61,7 @@ class _Slot:
 class OpenCLDriver(base.Driver):
     """Runs kernels on the devices that a boards file selects.
 
-    Only workers load OpenCL runtimes; agents find devices through another
+    Only workers load OpenCL runtimes; agents find devices through a separate
     process. Each slot has its own context, in its worker's process.
 
     :param settings: ``state_dir``; optionally ``boards_file``, the path of the
@@ -196,7 +196,7 @@ class OpenCLDriver(base.Driver):
         file: base.BitstreamFile | None = None,
     ) -> base.Profile:
         known, opened = self._open_device(device, slot)
-        # Imported here because these load the runtimes, only in workers.
+        # Imported here so that only workers load the runtimes.
         from fpgapool.drivers.opencl import platforms
         from fpgapool.drivers.opencl import programs
 
@@ -221,7 +221,7 @@ class OpenCLDriver(base.Driver):
         try:
             code = builder.code(loaded)
             if loaded.kind == formats.XCLBIN:
-                # A board has only one xclbin: the previous one is lost.
+                # A board holds only one xclbin, so the previous one is lost.
                 there.bitstream, there.program = "", None
             program = programs.Program(
                 there.opened,
@@ -268,7 +268,7 @@ class OpenCLDriver(base.Driver):
         board = there.device.board
         there.waiter.set_limit(board.hang_min_s)
         with self._marking_failures(device):
-            # In a group, the previous task's core is still there.
+            # In a group, the previous task's core still exists.
             _clear(there)
             runner = runners.Runner(
                 there.program,
@@ -308,7 +308,7 @@ class OpenCLDriver(base.Driver):
     def _open_device(
         self, device: str, slot: int
     ) -> tuple[devices.Device, typing.Any]:
-        """Find a device among those of this process's runtimes."""
+        """Find a device of this process's runtimes."""
         if device not in self._opened:
             building.prepare(self._directory, f"{device}.{slot}")
             from fpgapool.drivers.opencl import platforms
@@ -354,7 +354,7 @@ def _clear(there: _Slot) -> None:
 def _check_fits(
     known: devices.Device, loaded: bitstreams.Bitstream, name: str
 ) -> None:
-    """Reject a bitstream that is for another kind of device."""
+    """Reject a bitstream for a different kind of device."""
     common.check_shape(loaded.profile, known.shape, name)
     if loaded.kind == formats.XCLBIN:
         try:

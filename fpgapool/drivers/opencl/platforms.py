@@ -34,7 +34,7 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
     except (cl.Error, RuntimeError) as error:
         # Some runtimes raise internal errors.
         raise base.DriverError(
-            codes.DEVICE_FAILED, f"no usable OpenCL runtime: {error}"
+            codes.DEVICE_FAILED, f"found no usable OpenCL runtime: {error}"
         ) from error
     found = []
     for platform in platforms:
@@ -62,7 +62,7 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
 def part(device: cl.Device, known: devices.Device, slot: int) -> cl.Device:
     """Return a slot's part of a device.
 
-    :returns: a subdevice with its own compute units; or the whole device, if
+    :returns: a subdevice with its own compute units, or the whole device if
         slots share the units or the runtime cannot divide them.
     :raises base.DriverError: ``DEVICE_FAILED``.
     """
@@ -108,8 +108,7 @@ def _of_amd(device: cl.Device) -> str:
 def _of_xrt(device: cl.Device) -> str:
     if device.platform.name != _XRT_PLATFORM:
         raise ValueError
-    # PyOpenCL supports only standard queries, so call the library itself,
-    # which is already loaded.
+    # PyOpenCL supports only standard queries, so call the loaded library.
     ask = ctypes.CDLL(_XRT_LIBRARY).clGetDeviceInfo
     text = ctypes.create_string_buffer(_XRT_TEXT_BYTES)
     status = ask(

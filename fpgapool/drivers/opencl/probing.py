@@ -2,8 +2,8 @@
 
 """Queries the OpenCL runtimes for devices, in a separate process.
 
-Runtimes are large libraries from many vendors. If one crashes or hangs, this
-must not affect the agent.
+Runtimes are large libraries from many vendors. If one crashes or hangs, the
+agent must not be affected.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def ask(
     """List the devices of the host, and test some of them.
 
     :param names: names of the devices to test.
-    :param builds: whether to build and run a kernel on these, too.
+    :param builds: whether to also build and run a kernel on these.
     :raises base.DriverError: ``DEVICE_FAILED`` if the query fails.
     """
     options = ["--build"] if builds else []
@@ -87,13 +87,13 @@ class Watch:
         }
         self._names = sorted({device.found.name for device in devices_})
         self._due_s = time.monotonic() + INTERVAL_S
-        # True until a check has shown that all of them can run kernels.
+        # True until a check has shown that all devices can run kernels.
         self._builds = True
         self._lock = threading.Lock()
         self._checking: threading.Thread | None = None
 
     def fault(self, name: str) -> str | None:
-        """Return the last check's result; start the next one if it is due.
+        """Return the last check's result; start the next check if it is due.
 
         :returns: why the device cannot be used; None if it can.
         """

@@ -20,7 +20,7 @@ def _version(device: cl.Device) -> tuple[int, int]:
     """Return the OpenCL version of a device.
 
     XRT reports "OpenCL 1.0", without the trailing space that the standard
-    requires. It supports what fpgapool uses of version 1.2.
+    requires. It supports those parts of version 1.2 that fpgapool uses.
     """
     try:
         return _conformant_version(device)
@@ -50,8 +50,8 @@ def is_coherent(device: cl.Device) -> bool:
     """Whether a device and its host see each other's writes to memory.
 
     The runtime must report this for all system memory. If the device is the
-    host's CPU, it is enough for the runtime's own memory, because the CPU has
-    only one kind of memory.
+    host's CPU, a report for the runtime's own memory is enough, because the
+    CPU has only one kind of memory.
     """
     shared = cl.device_svm_capabilities
     needed = shared.FINE_GRAIN_SYSTEM
@@ -67,7 +67,7 @@ def is_coherent(device: cl.Device) -> bool:
 class _Translated:
     """Translates OpenCL errors into driver errors.
 
-    Not a generator, because generators are too slow for small pieces.
+    It is not a generator, because generators are too slow for small pieces.
     """
 
     def __enter__(self) -> None:
@@ -93,7 +93,7 @@ translated = _Translated()
 class Program:
     """The kernels of a bitstream, built for one device.
 
-    Building blocks until the device's compiler has finished.
+    The constructor blocks until the device's compiler has finished.
 
     :param code: a binary for this device.
     :param memory_bytes: device memory that a session may use; None: all.
@@ -130,7 +130,7 @@ class Program:
                 self.kernel(step)
 
     def kernel(self, step: manifests.Step) -> cl.Kernel:
-        """Make a kernel object that shares its arguments with no other.
+        """Create a kernel object that shares its arguments with no other.
 
         :raises InvalidManifest: if there is no such kernel.
         """

@@ -28,7 +28,7 @@ from fpgapool.vocabulary import codes
 _REPORT_TYPE = numpy.dtype("<u4")
 _BYTE = numpy.dtype("u1")
 Events = collections.abc.Sequence[cl.Event]
-#: Runners with commands that never ended; kept until the process ends.
+#: Runners whose commands never ended; kept until the process ends.
 _KEPT: list[object] = []
 #: Waits until a command has finished.
 Wait = collections.abc.Callable[[cl.Event], None]
@@ -43,12 +43,11 @@ class Lane:
     """Memory for one piece in flight.
 
     :ivar report: buffer in which a kernel reports the number of a fault, and
-        how many bytes the output is shorter.
+        by how many bytes the output is shorter.
     :ivar is_of_caller: whether input and output are in the caller's memory.
     :ivar input_bytes: length of the piece; 0: the end of the input.
     :ivar output_bytes: length of the output, unless a kernel reports less.
     :ivar pending: objects that its commands use, kept until these have ended.
-    :ivar mapped: the output, if it is mapped.
     """
 
     input: cl.Buffer
@@ -67,15 +66,15 @@ class Runner:
     Pieces pass through *lanes*. For one lane, :meth:`upload`, :meth:`launch`
     and :meth:`download` wait for each other through events; those of different
     lanes overlap. Launches run in the order of the calls, because each passes
-    the state on to the next. :meth:`process` does all three for one piece.
+    the state on to the next. :meth:`process` calls all three for one piece.
 
     :param max_input_bytes: length of the longest piece, at least one block.
     :param wait: waits until a command has ended; may raise DriverError if this
         takes too long.
     :raises InvalidParams: if the manifest does not accept the parameters.
     :raises InvalidManifest: if a size is invalid with these parameters.
-    :raises DriverError: ``DEVICE_OUT_OF_MEMORY`` or ``DEVICE_FAILED``, as
-        all methods.
+    :raises DriverError: ``DEVICE_OUT_OF_MEMORY`` or ``DEVICE_FAILED``; all
+        methods can raise these.
     :ivar uses_memory_of_caller: whether the device computes in the host's
         memory.
     """
@@ -143,7 +142,7 @@ class Runner:
         self._missing = self.binding.arguments
 
     def set_argument(self, number: int, data: memoryview) -> None:
-        """Set data for all pieces, before the first piece.
+        """Set data for all pieces; called before the first.
 
         :raises InvalidArgument: if the kernels do not accept it.
         """
@@ -171,9 +170,9 @@ class Runner:
 
         Each piece must be uploaded.
 
-        :param max_input_bytes: length of the lane's longest piece; None: that
-            of any piece. 0: the lane is only for the end of the input, which
-            needs no upload.
+        :param max_input_bytes: length of the lane's longest piece; None: the
+            session's longest; 0: the lane is only for the end of the input,
+            which needs no upload.
         """
         if max_input_bytes is None:
             max_input_bytes = self.max_input_bytes
@@ -181,7 +180,7 @@ class Runner:
             self.binding.max_output_bytes(size)
             for size in (max_input_bytes, 0)
         )
-        # Not in the queue of launches, where other pieces may take long.
+        # Avoid the queue of launches, where other pieces may take a long time.
         queue = self._uploads
         with programs.translated:
             lane = Lane(
@@ -200,9 +199,9 @@ class Runner:
         chunk_in: memoryview,
         chunk_out: memoryview,
     ) -> Lane | None:
-        """Make a lane of the caller's memory, with a piece in it.
+        """Make a lane of the caller's memory, which contains a piece.
 
-        :param report: report buffer of such a lane that is no longer used.
+        :param report: report buffer of such a lane that is no longer in use.
         :returns: None if the memory is not aligned as the device requires.
         :raises InvalidInput: if the piece ends within a block.
         """
@@ -340,8 +339,7 @@ class Runner:
                 (event,) = before
             elif lane.is_of_caller:
                 there: typing.Any
-                # Nothing is transferred, so this need not overlap with
-                # launches.
+                # Nothing is transferred, so this need not overlap launches.
                 there, event = cl.enqueue_map_buffer(
                     self._launches,
                     lane.output,
@@ -381,7 +379,7 @@ class Runner:
         lane.pending.clear()
 
     def max_output_bytes(self, input_bytes: int) -> int:
-        """Return the room for a piece's output; 0: at the end of the input."""
+        """Return the room for a piece's output; 0: the end of the input."""
         return self.binding.max_output_bytes(input_bytes)
 
     def process(
@@ -393,7 +391,7 @@ class Runner:
         return self._run(lane, chunk_out, offset_bytes, [uploaded])
 
     def finish(self, chunk_out: memoryview) -> int:
-        """Write the output at the end; see :class:`accelerators.Core`."""
+        """Write the output after the input; see :class:`accelerators.Core`."""
         if self.binding.variant.finish is None:
             return 0
         lane = self._last_lane = self._last_lane or self.lane(0)
@@ -413,10 +411,7 @@ class Runner:
         return output_bytes
 
     def state(self) -> bytes:
-        """Return the state that launches pass on.
-
-        Blocks until all launches so far have ended.
-        """
+        """Wait for all launches, and return the state that they pass on."""
         contents = numpy.empty(len(self.binding.initial_state), numpy.uint8)
         if contents.size:
             with programs.translated:
@@ -441,10 +436,7 @@ class Runner:
         self._end_bytes = offset_bytes
 
     def clear(self) -> None:
-        """Overwrite and release all of this runner's device memory.
-
-        Blocks until this is done. The runner cannot be used again.
-        """
+        """Overwrite and release all device memory. Call nothing afterwards."""
         with programs.translated:
             for queue in (self._uploads, self._launches, self._downloads):
                 self._finish(queue)
@@ -502,7 +494,7 @@ class Runner:
         return None
 
     def _lacking(self, lane: Lane, wait_for: Events) -> int:
-        """Return how many bytes shorter than its full length the output is."""
+        """Return by how many bytes the output is shorter than it could be."""
         if lane.report is None:
             return 0
         report = numpy.empty(2, _REPORT_TYPE)
@@ -544,7 +536,7 @@ class Runner:
                 "the session needs more device memory than its slot's share "
                 f"of {share_bytes} bytes",
             )
-        # Clear it: device memory may still contain other sessions' data.
+        # Clear the buffer: it may still contain other sessions' data.
         flags = cl.mem_flags.READ_WRITE
         buffer = cl.Buffer(self._context, flags, max(1, size_bytes))
         self._owned.append(buffer)

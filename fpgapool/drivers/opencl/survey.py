@@ -31,10 +31,9 @@ kernel void invert(global uchar *data)
 
 
 def fault(device: cl.Device, builds: bool) -> str | None:
-    """Check whether a device works. May block forever.
+    """Check whether a device works; this may block forever.
 
-    :param builds: whether to build and run a kernel, too, if the device has a
-        compiler.
+    :param builds: whether to also build and run a kernel, given a compiler.
     :returns: why it does not work, in one line; None if it works.
     """
     try:

@@ -3,8 +3,8 @@
 """Waits for a device's commands, with a time limit.
 
 OpenCL's own wait has no limit, and a kernel that never ends cannot be stopped.
-So another thread waits without a limit. If its command does not end, nothing
-in this process can use the device any more.
+So another thread waits without a limit. If its command does not end, this
+process can no longer use the device.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from fpgapool.drivers import base
 from fpgapool.vocabulary import codes
 
 #: How long the caller polls for the end of a command before another thread
-#: waits for it. Handing over to that thread and back takes about as long.
+#: waits for it; the handover to that thread and back takes about as long.
 _LOOK_S = 100e-6
 _COMPLETE = 0
-#: Lets other threads run, which matters if the device is this CPU. Unlike
-#: os.sched_yield, a ctypes call also releases the interpreter lock.
+#: Lets other threads run: the device may be this CPU. Unlike os.sched_yield, a
+#: ctypes call also releases the interpreter lock.
 _yield = ctypes.CDLL(None).sched_yield
 
 

@@ -2,8 +2,8 @@
 
 """Overwrites the local memory of a device.
 
-Runtimes do not clear it, so the next kernel could read what another one left
-there, even a kernel in another context.
+Runtimes do not clear it, so a kernel, even in another context, could read what
+a previous one left there.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _ITEMS = 64
 _BLOCK_BYTES = 4 * _ITEMS
 #: Work groups per compute unit. The runtime chooses the unit for each group. A
 #: group that uses all local memory has a unit to itself, so several groups per
-#: unit reach all units. On a CPU, some threads may start late. There, the
-#: first groups wait for as many others as there are units, so that one thread
-#: does not compute them all.
+#: unit reach all units. On a CPU, some threads may start late, so the first
+#: groups wait until one group per unit has started; otherwise one thread could
+#: compute them all.
 _GROUPS_PER_UNIT = 4
 
 MANIFEST = manifests.parse(
@@ -90,10 +90,7 @@ MANIFEST = manifests.parse(
 
 
 class Wiper:
-    """Overwrites the local memory of one device.
-
-    :raises base.DriverError: as :class:`runners.Runner`.
-    """
+    """Overwrites a device's local memory; see :class:`runners.Runner`."""
 
     def __init__(self, program: runners.Program, wait: runners.Wait) -> None:
         device = program.device
@@ -112,10 +109,10 @@ class Wiper:
         )
 
     def wipe(self) -> None:
-        """Overwrite the memory, and read it back.
+        """Overwrite the memory and read it back.
 
-        :raises base.DriverError: ``SCRUB_FAILED`` if it keeps its data, or if
-            a compute unit never starts; or as :class:`runners.Runner`.
+        :raises base.DriverError: ``SCRUB_FAILED`` if data remains or a compute
+            unit never starts; also see :class:`runners.Runner`.
         """
         found = bytearray(len(self._data))
         self._runner.process(self._data, memoryview(found), 0)

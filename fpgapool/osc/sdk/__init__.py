@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The REST API as openstacksdk shows services: a proxy and resources."""
+"""The REST API in openstacksdk: a proxy and resources."""

@@ -34,7 +34,7 @@ class Quota(base.Resource):
 class Usage(base.Resource):
     """A project's usage of an accelerator on a day.
 
-    An attribute is None if the row is a sum over all its values.
+    A key that the row sums over is None.
     """
 
     resources_key = "usage"

@@ -30,7 +30,7 @@ _Found = TypeVar("_Found", bound=Resource)
 
 
 class Proxy(proxy.Proxy):
-    """Requests for single resources, which openstacksdk does not offer."""
+    """Sends requests about single resources, which openstacksdk lacks."""
 
     def _send(
         self,
@@ -88,7 +88,7 @@ def described(members: fields.Fields) -> Callable[[_R], _R]:
 
     def decorate(cls: _R) -> _R:
         for field in (*members.shown, *members.options):
-            # Every resource has these already.
+            # Every resource already has these attributes.
             if field.shown not in ("id", "name", *vars(cls)):
                 name = field.shown or field.name
                 types = _TYPES.get(field.kind, {})

@@ -15,7 +15,7 @@ from fpgapool.vocabulary import group as description
 
 @base.described(description.GROUP)
 class Group(base.Resource):
-    """Slots with one accelerator that clients use as one device."""
+    """Slots with one accelerator that clients share."""
 
     resource_key = "group"
     resources_key = "groups"
@@ -62,7 +62,7 @@ class GroupClient(base.Resource):
     hosts = resource.Body("hosts", type=list, list_type=dict)
     #: Increases with every change to the hosts.
     hosts_revision = resource.Body("hosts_revision", type=int)
-    #: Valid for one connection; only in the response to attaching.
+    #: Proves the client's identity; only in the response to attaching.
     secret = resource.Body("secret")
 
 
@@ -78,7 +78,6 @@ class GroupProxy(base.Proxy):
         return self._list(Group, **query)
 
     def get_group(self, group_id: str) -> Group:
-        """Return a group."""
         return self._get(Group, group_id)
 
     def create_group(self, **attributes: Any) -> Group:
@@ -91,7 +90,6 @@ class GroupProxy(base.Proxy):
         return self._create(Group, **attributes)
 
     def update_group(self, group: str | Group, **attributes: Any) -> Group:
-        """Change a group."""
         return self._update(Group, group, **attributes)
 
     def delete_group(
@@ -108,7 +106,6 @@ class GroupProxy(base.Proxy):
         return self._act(Group, group, "PUT", "goal", json={"goal": goal})
 
     def delete_group_goal(self, group: str | Group) -> None:
-        """Remove the goal of a group."""
         self._send(Group, group, "DELETE", "goal")
 
     def group_clients(
@@ -121,7 +118,6 @@ class GroupProxy(base.Proxy):
     def get_group_client(
         self, group: str | Group, client: str | GroupClient
     ) -> GroupClient:
-        """Return a client of a group."""
         group_id = resource.Resource._get_id(group)
         return self._get(GroupClient, client, group=group_id)
 
@@ -136,7 +132,6 @@ class GroupProxy(base.Proxy):
         client: str | GroupClient,
         ignore_missing: bool = True,
     ) -> None:
-        """Revoke a client of a group."""
         self._delete(
             GroupClient,
             client,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pool with its hosts, their devices and slots, services and instances."""
+"""The pool's hosts, devices, slots, services and instances."""
 
 from openstack import resource
 
@@ -32,7 +32,7 @@ class Snapshot(base.Resource):
     requires_id = False
 
     generated_at = resource.Body("generated_at")
-    #: Changes when other data changes.
+    #: Changes whenever the rest of the snapshot changes.
     generation = resource.Body("generation")
     #: Hosts, by the UUID of their resource provider.
     hosts = resource.Body("hosts", type=dict)

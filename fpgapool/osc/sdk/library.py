@@ -71,7 +71,6 @@ class LibraryProxy(base.Proxy):
         return self._list(Accelerator, **query)
 
     def get_accelerator(self, name: str) -> Accelerator:
-        """Return an accelerator."""
         return self._get(Accelerator, name)
 
     def bitstreams(self, **query: Any) -> Generator[Bitstream, None, None]:
@@ -83,7 +82,6 @@ class LibraryProxy(base.Proxy):
         return self._list(Bitstream, **query)
 
     def get_bitstream(self, bitstream_id: str) -> Bitstream:
-        """Return a bitstream."""
         return self._get(Bitstream, bitstream_id)
 
     def create_bitstream(self, **attributes: Any) -> Bitstream:
@@ -110,7 +108,7 @@ class LibraryProxy(base.Proxy):
     ) -> Bitstream:
         """Send a bitstream's file.
 
-        :param file: open and seekable; sent from its current position.
+        :param file: an open, seekable file, sent from its current position.
         """
         headers = {"Content-Type": _OCTETS}
         return self._act(

@@ -19,12 +19,11 @@ from fpgapool.osc.sdk import session
 class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
     """The pool's REST API.
 
-    API errors are raised as ``openstack.exceptions``, with their text and
-    code.
+    API errors become ``openstack.exceptions`` with their text and code.
 
-    Methods take a resource or its identifier. In addition to the filters
-    that they name, lists take ``sort_key`` and ``sort_dir`` (one or several),
-    ``limit`` (the length of a page) and ``marker``. With ``ignore_missing``,
+    Methods take a resource or its identifier. In addition to their own
+    filters, lists take ``sort_key`` and ``sort_dir`` (one or several),
+    ``limit`` (the page length) and ``marker``. With ``ignore_missing``,
     deleting something that does not exist is not an error.
     """
 
@@ -58,7 +57,6 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         return self._list(inventory.Host, **query)
 
     def get_host(self, uuid: str) -> inventory.Host:
-        """Return a host."""
         return self._get(inventory.Host, uuid)
 
     def devices(self, **query: Any) -> Generator[inventory.Device, None, None]:
@@ -69,7 +67,6 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         return self._list(inventory.Device, **query)
 
     def get_device(self, device_id: str) -> inventory.Device:
-        """Return a device."""
         return self._get(inventory.Device, device_id)
 
     def administer_device(
@@ -111,7 +108,6 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         return self._list(inventory.Slot, **query)
 
     def get_slot(self, slot_id: str) -> inventory.Slot:
-        """Return a slot."""
         return self._get(inventory.Slot, slot_id)
 
     def test_slot(
@@ -147,7 +143,6 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         return self._get(accounting.Quota, project_id)
 
     def get_default_quota(self) -> accounting.Quota:
-        """Return the default limits."""
         return self._get(
             accounting.Quota,
             requires_id=False,
@@ -184,8 +179,7 @@ def api_error(response: Any) -> dict[str, Any] | None:
     """Return the API error in a response.
 
     :param response: an HTTP response, or None.
-    :returns: ``code``, ``detail`` and ``request_id``; None if the response is
-        not an API error.
+    :returns: ``code``, ``detail`` and ``request_id``; None for other errors.
     """
     # Compare with None, because an error response is falsy.
     if response is None or response.status_code < 400:

@@ -15,9 +15,9 @@ from fpgapool.vocabulary import session as description
 
 @base.described(description.FIELDS)
 class Session(base.Resource):
-    """A session, with the fields of its description.
+    """A session.
 
-    The reasons why it is waiting are objects with ``code`` and ``message``.
+    Its ``pending_reasons`` are objects with ``code`` and ``message``.
     """
 
     resource_key = "session"
@@ -40,7 +40,7 @@ class Session(base.Resource):
 
     #: The session's slot.
     placement = resource.Body("placement", type=dict)
-    #: How to connect, including the secret; only while it is READY.
+    #: Connection data with the secret; only while the session is READY.
     connection_info = resource.Body("connection", type=dict)
 
     #: When to repeat the request, if the service could not wait.
@@ -59,7 +59,7 @@ class SessionProxy(base.Proxy):
         return self._list(Session, **query)
 
     def create_session(self, **attributes: Any) -> Session:
-        """Open a session, which is stored now but may not be READY yet.
+        """Open a session; it may not be READY yet when this returns.
 
         :param attributes: ``accelerator``, ``claimed_bytes`` and optionally
             ``request_id`` and options of
@@ -68,10 +68,10 @@ class SessionProxy(base.Proxy):
         return self._create(Session, **attributes)
 
     def dry_run_session(self, **attributes: Any) -> dict[str, Any]:
-        """Return what would happen to a session, without opening it.
+        """Report what would happen to a session, without opening it.
 
         :returns: the ``state`` that it would have, ``reasons`` with ``code``
-            and ``message``, and ``expected_wait_s``.
+            and ``message``, and ``expected_wait_s`` with its range.
         """
         response = self.post(
             Session.base_path,

@@ -18,7 +18,7 @@ def options(
 ) -> tuple[arguments.Declared, ...]:
     """Return the options for the new state.
 
-    :param effect: what sessions are given or denied, for the help.
+    :param effect: what sessions receive or are denied, for the help text.
     """
 
     state = functools.partial(arguments.constant, dest="state")
@@ -38,14 +38,14 @@ def options(
             state(
                 "drain",
                 "draining",
-                "do not give slots to new sessions; disable it when the last"
-                " session has ended",
+                "do not give slots to new sessions; disable the hardware when"
+                " the last session has ended",
             ),
             required=required,
         ),
         base.option(
             "deadline",
-            "with --drain: after this many seconds, take the slots from the"
+            "with --drain: after this many seconds, revoke the slots of the"
             " remaining sessions; those with stateless accelerators continue"
             " in other slots",
             metavar="<seconds>",

@@ -39,11 +39,11 @@ LOG = logging.getLogger(__name__)
 
 _DIRECTIONS = ("asc", "desc")
 _PREFIXES = ("", "K", "M", "G", "T", "P")
-# More digits than any size has.
+# Allows more digits than any size has.
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)(i?)B?", re.I)
-# Separators of URLs.
+# Characters that separate parts of URLs.
 _NOT_IN_IDENTIFIERS = frozenset("/?#%")
-# Attributes of openstacksdk's base class that the pool does not use.
+# Attributes of openstacksdk's base class that the pool lacks.
 _HIDDEN = ("location",)
 # API names of the attributes that have a different name in the SDK.
 _NAMES = {
@@ -62,7 +62,7 @@ def positional(name: str, meaning: str, **options: Any) -> arguments.Argument:
 
 
 def option(name: str, meaning: str, **options: Any) -> arguments.Argument:
-    """Return an option that takes a value; the name has no leading dashes."""
+    """Return an option that takes a value; ``name`` has no leading dashes."""
     metavar = None if "choices" in options else f"<{name}>"
     options = {"metavar": metavar, **options}
     return arguments.option(name, meaning=meaning, **options)
@@ -79,7 +79,7 @@ class Command(command.Command):
     """A command that uses the pool's API."""
 
     arguments: Arguments = ()
-    #: Kind of resource, as in the names of arguments and proxy methods.
+    #: Kind of resource, as arguments and proxy methods name it.
     kind = ""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -93,7 +93,6 @@ class Command(command.Command):
 
     @property
     def client(self) -> proxy.Proxy:
-        """The proxy of the pool."""
         # The openstack command creates this attribute from the plugin.
         manager: Any = self.app.client_manager
         client: proxy.Proxy = manager.fpgapool
@@ -113,8 +112,7 @@ class Command(command.Command):
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command; if it fails, report what to do.
 
-        :raises CommandError: if the API returns an error, or standard output
-            cannot be written.
+        :raises CommandError: if the API or standard output returns an error.
         """
         if self.app.stdout is None and isinstance(
             self, ShowCommand | ListCommand
@@ -184,11 +182,11 @@ class ShowCommand(Command, command.ShowOne):
 
 
 class EachCommand(Command):
-    """A command that acts on several resources, even if it fails for one.
+    """A command that acts on several resources; it continues after errors.
 
     The argument that takes the resources is the plural of their kind.
 
-    :cvar done: what was done to a resource, as a past participle.
+    :cvar done: past participle of the action, for error messages.
     """
 
     done: str
@@ -296,7 +294,6 @@ _FORMATTERS = {
 
 
 def formatters(described: fields.Fields) -> dict[str, Any]:
-    """Return the formatters of a resource's attributes."""
     return {
         field.name: _FORMATTERS[field.kind]
         for field in described.shown
@@ -373,7 +370,7 @@ def _order(keys: Sequence[str]) -> Callable[[str], dict[str, list[str]]]:
             order["sort_key"].append(key)
             order["sort_dir"].append(direction or _DIRECTIONS[0])
         if ":" not in text:
-            # The service has a default direction for each key.
+            # Let the service use each key's default direction.
             del order["sort_dir"]
         return order
 
@@ -383,7 +380,7 @@ def _order(keys: Sequence[str]) -> Callable[[str], dict[str, list[str]]]:
 def host_filter(host: str | None) -> dict[str, str]:
     """Return the query for a host's devices or slots.
 
-    :param host: its name or UUID; None for all hosts.
+    :param host: name or UUID; None means all hosts.
     """
     if host is None:
         return {}

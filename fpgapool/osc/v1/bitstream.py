@@ -31,7 +31,7 @@ from fpgapool.osc.v1 import projects
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import library
 
-# Arguments that become attributes of a new bitstream, except its version.
+# Arguments, other than the version, that become attributes of a bitstream.
 _CREATED_WITH = (
     *("accelerator", "name", "shapes", "signature", "format", "profile"),
     *("description", "properties", "visibility"),
@@ -187,7 +187,8 @@ class CreateBitstream(ShowBitstream):
             ),
             base.option(
                 "file-format",
-                "format of the file; default is binary, for one kind of board",
+                "format of the file; default is binary, that is, for one "
+                "kind of board",
                 dest="format",
                 choices=formats.FORMATS,
             ),
@@ -296,7 +297,7 @@ class SetBitstream(base.Command):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Make the changes one after the other, the approval last."""
+        """Make the changes one by one, with the approval last."""
         project_ids = projects.find_ids(
             self.connection, parsed_args.projects, parsed_args
         )

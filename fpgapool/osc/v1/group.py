@@ -38,7 +38,7 @@ _GROUP = base.positional(
 
 
 def _options(required: str = "") -> Iterator[arguments.Declared]:
-    """Yield the options of a group's description, except the name."""
+    """Yield options for all members of a group's description but the name."""
     for name, option in _OPTIONS.items():
         flag = name.replace("_", "-")
         if option.kind is fields.FLAG:
@@ -90,7 +90,7 @@ _GOAL_OPTIONS = (
 def _given(
     asked: base.Command, parsed_args: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the options that were given, with project IDs for names."""
+    """Return the given options, with projects' names replaced by IDs."""
     given = base.given(
         **{name: getattr(parsed_args, name, None) for name in _OPTIONS}
     )

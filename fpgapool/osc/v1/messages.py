@@ -9,7 +9,7 @@ from openstack import exceptions
 from fpgapool.osc.sdk import fpgapool_service
 from fpgapool.osc.sdk import proxy
 
-#: Commands that list what exists, by the code of an error about what does not.
+#: Commands that list what exists, by code of the error if something does not.
 _LISTS = {
     "ACCELERATOR_NOT_FOUND": "accelerator list",
     "DEVICE_NOT_FOUND": "device list",
@@ -22,7 +22,6 @@ _LISTS = {
 
 
 def of_error(error: Exception) -> str:
-    """Return the message for an error."""
     if isinstance(error, exceptions.ServiceDisabledException):
         return (
             "the cloud has no usable service"

@@ -30,7 +30,7 @@ OPTIONS = (
 
 
 def one(meaning: str) -> tuple[arguments.Declared, ...]:
-    """Return the option ``--project`` and those that go with it."""
+    """Return the option ``--project`` and :data:`OPTIONS`."""
     return (base.option("project", meaning), *OPTIONS)
 
 
@@ -54,8 +54,7 @@ def find_id(
 ) -> str:
     """Return a project's ID.
 
-    :raises CommandError: if Keystone has no such project, or refuses the
-        request.
+    :raises CommandError: if Keystone does not return the project.
     :raises openstack.exceptions.SDKException: if the name is ambiguous.
     """
     if parsed_args.force_project:

@@ -87,7 +87,7 @@ class SetQuota(base.Command, command.Lister):
             base.option(
                 resource.replace("_", "-"),
                 f"limit: {_of(resource)}; -1 means unlimited"
-                + ("; 1G and 1Gi are accepted" * _is_size(resource)),
+                + ("; accepts suffixes such as G and Gi" * _is_size(resource)),
                 type=_byte_limit if _is_size(resource) else _limit,
             )
             for resource in accounting.QUOTAS
@@ -96,7 +96,7 @@ class SetQuota(base.Command, command.Lister):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Set the given limits, and show all."""
+        """Set the given limits, and show all limits."""
         limits = base.given(
             **{one: getattr(parsed_args, one) for one in accounting.QUOTAS}
         )
@@ -118,7 +118,7 @@ class UnsetQuota(base.Command, command.Lister):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        """Reset the given limits, and show all."""
+        """Reset the given limits, and show all limits."""
         named = [one for one in accounting.QUOTAS if getattr(parsed_args, one)]
         return _change(self, parsed_args, dict.fromkeys(named))
 

@@ -33,7 +33,7 @@ _HIDDEN = (
 
 
 class _WithoutSecret(format_columns.DictColumn):
-    """How to connect, without the secret."""
+    """Shows how to connect, without the secret."""
 
     def __init__(self, value: dict[str, Any] | None) -> None:
         shown = dict(value or {})
@@ -43,7 +43,7 @@ class _WithoutSecret(format_columns.DictColumn):
 
 _SHOW_SECRET = base.flag(
     "show-secret",
-    "also show the secret, which allows one connection to a READY session;"
+    "also show the secret, which permits one connection to a READY session;"
     " only members of the session's project can see it",
 )
 
@@ -130,7 +130,7 @@ class CreateSession(ShowSession):
         return self._wait(session) if parsed_args.wait else session
 
     def _create(self, parsed_args: argparse.Namespace) -> sessions.Session:
-        # Chosen here, so that the user can repeat the request.
+        # Choose the ID here, so that the user can repeat the request.
         request_id = parsed_args.request_id or str(uuid.uuid4())
         repeat = (
             f"; to repeat the request safely, add '--request-id {request_id}'"
@@ -161,7 +161,7 @@ class CreateSession(ShowSession):
             raise exceptions.CommandError(text) from error
 
     def _say(self, text: str) -> None:
-        # The command goes on even if nobody can read its progress.
+        # The command continues even if its progress cannot be shown.
         with contextlib.suppress(AttributeError, OSError):
             self.app.stderr.write(f"{text}\n")
             self.app.stderr.flush()

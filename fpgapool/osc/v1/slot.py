@@ -74,9 +74,9 @@ class TestSlot(base.EachCommand):
         ),
         base.option(
             "accelerator",
-            "test the slot with this accelerator; if the pool has stopped"
-            " using it on the host and the test passes, the pool uses it there"
-            " again; by default, accelerators take turns",
+            "test the slot with this accelerator; by default, accelerators"
+            " take turns. If the pool had stopped using it on the host and the"
+            " test passes, the pool uses it there again",
         ),
     )
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waiting for a session's slot."""
+"""Wait for a session's slot."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from osc_lib import exceptions
 from fpgapool.osc.sdk import proxy
 from fpgapool.osc.sdk import session as sessions
 from fpgapool.vocabulary import states
+from fpgapool.vocabulary import waits
 
-# Short, so that users see the queue move.
+# Short enough that users see the queue move.
 _POLL_S = 10.0
-# If the response comes sooner, the service did not wait.
+# If a response arrives sooner than this, the service did not wait.
 _SHORTEST_S = 0.1
 _PAUSE_S = 1
 
@@ -49,8 +50,8 @@ def progress(session: sessions.Session) -> str:
     text = f"session {session.id}: {session.state}"
     if session.queue_position is not None:
         text += f", {session.queue_position} before it"
-    if session.expected_wait_s is not None:
-        text += f", about {session.expected_wait_s:.0f} s"
+    if wait := waits.text(session):
+        text += f", {wait}"
     reasons = [one["message"] for one in session.pending_reasons or ()]
     return " ".join([f"{text}.", *reasons]) if reasons else text
 

@@ -43,11 +43,15 @@ def run(arguments: argparse.Namespace) -> None:
     files.check_writable(arguments.output)
     scenario, expected = generating.make(arguments, str(arguments.output))
     scenario_files.write(scenario, arguments.output)
-    _show(arguments.output, scenario, expected)
+    kind = "drawn" if arguments.trace is None else "trace"
+    _show(arguments.output, scenario, expected, kind)
 
 
 def _show(
-    path: pathlib.Path, scenario: scenarios.Scenario, expected: list[str]
+    path: pathlib.Path,
+    scenario: scenarios.Scenario,
+    expected: list[str],
+    kind: str,
 ) -> None:
     console = screen.make_console()
     cluster = scenario.cluster
@@ -59,14 +63,12 @@ def _show(
         f"of {cluster.slots_per_device} slots, "
         f"{workloads.capacity_bytes_per_s(cluster) / 1e9:.1f} GB/s of DMA",
         *expected,
-        f"drawn: {found['jobs']} jobs, mean size "
+        f"{kind}: {found['jobs']} jobs, mean size "
         f"{found['mean_bytes'] / 1e6:.1f} MB, "
         f"{found['total_bytes'] / 1e12:.3f} TB, last arrival after "
         f"{found['last_arrival_s']:.1f} s{until_then}",
         f"strategies: {', '.join(scenario.strategies)}",
         f"written: {path}",
     ]
-    if not expected:
-        lines[1] = lines[1].replace("drawn:", "trace:")
     for line in lines:
         screen.say(console, line)

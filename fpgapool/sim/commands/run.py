@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import math
 import pathlib
 import typing
 from collections.abc import Iterable
@@ -16,17 +18,21 @@ import rich.console
 import rich.markup
 
 from fpgapool.sim import elastic
+from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim import progress
 from fpgapool.sim import screen
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
+from fpgapool.sim.outcomes import gains
 from fpgapool.sim.outcomes import group_results
 from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import results
+from fpgapool.sim.outcomes import tables
 from fpgapool.sim.plots import observation
 from fpgapool.sim.plots import pictures
+from fpgapool.vocabulary import shapes
 
 #: By metric: title, meaning, and pattern for values.
 _METRICS = {
@@ -39,6 +45,7 @@ _METRICS = {
 }
 #: Interval between points in plots of groups.
 _STEP_S = 1.0
+_MOST_SEEDS = 1000
 
 
 def add_parser(subparsers: typing.Any) -> None:
@@ -75,6 +82,22 @@ def add_parser(subparsers: typing.Any) -> None:
         help="seed of the strategies' random choices; default: 0",
     )
     parser.add_argument(
+        "--seeds",
+        type=screen.whole(1, _MOST_SEEDS),
+        default=1,
+        metavar="N",
+        help="run each strategy with N seeds, from --seed on, and show means "
+        "with 95 %% confidence intervals; default: 1",
+    )
+    parser.add_argument(
+        "--warm-up-s",
+        type=screen.argument(float, shapes.number(0)),
+        default=0.0,
+        metavar="X",
+        help="leave out of the metrics the jobs that arrive in the first X "
+        "seconds; default: 0",
+    )
+    parser.add_argument(
         "--fair-share",
         action="store_true",
         help="share slots evenly between tenants, under every strategy",
@@ -82,14 +105,17 @@ def add_parser(subparsers: typing.Any) -> None:
     parser.add_argument(
         "--output",
         type=pathlib.Path,
-        metavar="OUT.json",
-        help="write all results to this JSON file",
+        metavar="FILE",
+        help="write all results to this JSON file; with the extension .csv or "
+        ".parquet, a table with a line for each job",
     )
     parser.add_argument(
         "--plot",
         type=pathlib.Path,
-        metavar="DIR",
-        help="write plots to this directory; created if needed",
+        metavar="PATH",
+        help="write pictures to this directory, created if needed; or, for "
+        "NAME.png, NAME.svg or NAME.pdf, to files whose names begin with "
+        "NAME and have this extension",
     )
     parser.set_defaults(run=run)
 
@@ -107,13 +133,10 @@ def run(arguments: argparse.Namespace) -> None:
             simulation.check(scenario, name, arguments.seed, source)
         if scenario.groups:
             elastic.check(scenario, name, source)
-    if arguments.output is not None:
-        files.check_writable(arguments.output)
-    if arguments.plot is not None:
-        pictures.prepare(arguments.plot, "--plot")
+    names_of_pictures = _prepare(scenario, arguments)
     console = screen.make_console()
     observers: dict[str, observation.Observer] = {}
-    jobs: dict[str, results.Result] = {}
+    jobs: dict[str, list[results.Result]] = {}
     groups: dict[str, group_results.GroupsResult] = {}
     courses: dict[str, group_results.Course] = {}
     for name in names:
@@ -135,23 +158,58 @@ def run(arguments: argparse.Namespace) -> None:
                     step_s=None if arguments.plot is None else _STEP_S,
                 )
     if arguments.output is not None:
-        results.write(jobs, arguments.output, groups)
+        _write(scenario, arguments, jobs, groups)
     if jobs:
         _show(console, jobs)
     if groups:
         _show_groups(console, groups)
-    if arguments.plot is not None:
+    if names_of_pictures is not None:
         with progress.work("drawing"):
             paths = []
             if jobs:
                 paths += pictures.draw(
-                    scenario, jobs, observers, arguments.plot
+                    scenario,
+                    {name: each[0] for name, each in jobs.items()},
+                    observers,
+                    names_of_pictures,
                 )
             if groups:
                 paths.append(
-                    pictures.draw_groups(scenario, courses, arguments.plot)
+                    pictures.draw_groups(scenario, courses, names_of_pictures)
                 )
         screen.say(console, f"pictures: {', '.join(map(str, paths))}")
+
+
+def _prepare(
+    scenario: scenarios.Scenario, arguments: argparse.Namespace
+) -> pictures.Files | None:
+    """Check before the run what is needed after it.
+
+    :returns: the files for pictures; None: there are none to draw.
+    """
+    warm_up_s, output = arguments.warm_up_s, arguments.output
+    last_s = max((job.arrival_s for job in scenario.jobs), default=0.0)
+    if warm_up_s > last_s:
+        raise errors.InputError(
+            "--warm-up-s",
+            "",
+            f"no job arrives at {warm_up_s:g} s or later; the last one "
+            f"arrives at {last_s:g} s",
+        )
+    if output is not None:
+        if output.suffix in tables.SUFFIXES:
+            tables.check(output)
+            if scenario.groups:
+                raise errors.InputError(
+                    str(output),
+                    "",
+                    "a table has only jobs, and the scenario has groups; name "
+                    "a .json file",
+                )
+        files.check_writable(output)
+    if arguments.plot is None:
+        return None
+    return pictures.prepare(arguments.plot, "--plot")
 
 
 def _run_jobs(
@@ -159,32 +217,78 @@ def _run_jobs(
     name: str,
     arguments: argparse.Namespace,
     observer: observation.Observer | None,
-) -> results.Result:
-    with progress.work(name, len(scenario.jobs), "jobs") as work:
-        outcomes = simulation.run(
-            scenario,
-            name,
-            engine=arguments.engine,
-            seed=arguments.seed,
-            source=str(arguments.scenario),
-            watcher=observer,
-            fair_share=arguments.fair_share,
-            on_end=work.advance,
-        )
-        return results.evaluate(scenario, outcomes)
+) -> list[results.Result]:
+    """Return the results of each seed.
+
+    :param observer: observes the run with the first seed.
+    """
+    found = []
+    for number in range(arguments.seeds):
+        seed = arguments.seed + number
+        text = f"{name}, seed {seed}" if arguments.seeds > 1 else name
+        with progress.work(text, len(scenario.jobs), "jobs") as work:
+            outcomes = simulation.run(
+                scenario,
+                name,
+                engine=arguments.engine,
+                seed=seed,
+                source=str(arguments.scenario),
+                watcher=None if number else observer,
+                fair_share=arguments.fair_share,
+                on_end=work.advance,
+            )
+            found.append(
+                results.evaluate(scenario, outcomes, arguments.warm_up_s)
+            )
+    return found
+
+
+def _write(
+    scenario: scenarios.Scenario,
+    arguments: argparse.Namespace,
+    jobs: Mapping[str, Sequence[results.Result]],
+    groups: Mapping[str, group_results.GroupsResult],
+) -> None:
+    if arguments.output.suffix not in tables.SUFFIXES:
+        results.write(jobs, arguments.output, groups)
+        return
+    runs = (
+        tables.Run(name, arguments.seed + number, one)
+        for name, each in jobs.items()
+        for number, one in enumerate(each)
+    )
+    tables.write(scenario, runs, arguments.output, arguments.warm_up_s)
 
 
 # -- what the user sees ----------------------------------------------------
 
 
 def _show(
-    console: rich.console.Console, found: Mapping[str, results.Result]
+    console: rich.console.Console,
+    every: Mapping[str, Sequence[results.Result]],
 ) -> None:
-    measured = {name: each.measured for name, each in found.items()}
-    if len(found) == 1:
+    measured = {
+        name: [each.measured for each in found]
+        for name, found in every.items()
+    }
+    if len(every) == 1:
         _show_one(console, *measured.popitem())
     else:
         _show_all(console, measured)
+    found = {name: each[0] for name, each in every.items()}
+    _print(
+        console,
+        "Slowdown, times programmed per job, and fairness between tenants",
+        (
+            *("mean slowdown", "p95", "p99", "max"),
+            *("programmings", "Jain's index"),
+        ),
+        {
+            name: _treatment_cells([each.details.treatment for each in some])
+            for name, some in every.items()
+            if some[0].details.treatment
+        },
+    )
     _show_usage(console, found)
     _print(
         console,
@@ -214,6 +318,31 @@ def _show(
             if (spread := one.packing) is not None
         },
     )
+    seeds = max(map(len, every.values()))
+    if seeds > 1:
+        screen.say(
+            console,
+            f"± is half of the 95 % confidence interval over {seeds} seeds; "
+            "values without it are of the first seed.",
+        )
+
+
+def _treatment_cells(
+    found: Sequence[metrics.Treatment | None],
+) -> Iterator[str]:
+    """Return a cell for each member, over the seeds."""
+    for member in dataclasses.fields(metrics.Treatment):
+        values = [getattr(each, member.name) for each in found]
+        yield "" if None in values else _over_seeds(values, "{:.3f}")
+
+
+def _over_seeds(values: Sequence[float], pattern: str) -> str:
+    """Return the mean and, below it, half of its confidence interval."""
+    mean, half = gains.confidence(values)
+    text = pattern.format(mean)
+    if half == math.inf:
+        return text
+    return f"{text}\n± {pattern.format(half)}"
 
 
 def _print(
@@ -236,35 +365,41 @@ def _optional(value: float | None, pattern: str, factor: float = 1.0) -> str:
 
 
 def _show_one(
-    console: rich.console.Console, name: str, measured: metrics.Metrics
+    console: rich.console.Console,
+    name: str,
+    measured: Sequence[metrics.Metrics],
 ) -> None:
     table = screen.make_table(
-        ("metric",), ("value",), f"{name}, jobs: {measured.jobs}"
+        ("metric",), ("value",), f"{name}, jobs: {measured[0].jobs}"
     )
     table.add_column("meaning", no_wrap=True)
     for member, (title, meaning, pattern) in _METRICS.items():
-        table.add_row(
-            title, pattern.format(getattr(measured, member)), meaning
-        )
+        values = [getattr(each, member) for each in measured]
+        table.add_row(title, _over_seeds(values, pattern), meaning)
     console.print(table)
 
 
 def _show_all(
-    console: rich.console.Console, measured: Mapping[str, metrics.Metrics]
+    console: rich.console.Console,
+    measured: Mapping[str, Sequence[metrics.Metrics]],
 ) -> None:
-    first_name, first = next(iter(measured.items()))
+    first_name, firsts = next(iter(measured.items()))
+    first = metrics.mean(firsts)
     table = screen.make_table(
         ("strategy",),
         (title for title, _, _ in _METRICS.values()),
         f"jobs: {first.jobs}",
         caption=f"× is the improvement over {first_name}: above 1 is better.",
     )
-    for name, each in measured.items():
+    for name, found in measured.items():
+        each = metrics.mean(found)
         factors = metrics.improvement(first, each)
         cells = []
         for member, (_, _, pattern) in _METRICS.items():
-            text = pattern.format(getattr(each, member))
-            if each is not first:
+            text = _over_seeds(
+                [getattr(one, member) for one in found], pattern
+            )
+            if name != first_name:
                 factor = getattr(factors, member.removesuffix("_s"))
                 text += f"\n{factor:.2f} ×"
             cells.append(text)

@@ -42,8 +42,8 @@ def add_parser(subparsers: typing.Any) -> None:
         "specification",
         type=pathlib.Path,
         metavar="SWEEP.yaml",
-        help="YAML file with fixed and varied options of generate, seeds and "
-        "strategies",
+        help="YAML file with seeds, strategies, and the fixed and varied "
+        "options for 'fpgapool-sim generate'",
     )
     parser.add_argument(
         "--out",
@@ -57,8 +57,8 @@ def add_parser(subparsers: typing.Any) -> None:
     where.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="run the simulations on a Dask cluster; address of its "
-        "scheduler, for example tcp://host:8786",
+        help="run the simulations on the Dask cluster whose scheduler has "
+        "this address, for example tcp://host:8786",
     )
     parser.set_defaults(run=run)
 

@@ -26,9 +26,9 @@ from fpgapool.sim.outcomes import gains
 from fpgapool.vocabulary import shapes
 
 _MAX_SEEDS = 1000
-#: A limit of the conductor's options.
+#: The conductor's options allow no larger size.
 _MAX_BYTES = 2**63 - 1
-#: Digits of threshold_ratio in the conductor's configuration.
+#: Decimal places of threshold_ratio in the conductor's configuration.
 _RATIO_DIGITS = 6
 
 
@@ -49,10 +49,10 @@ def add_parser(subparsers: typing.Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "tune",
         help="find the best priority queues for given sizes of jobs",
-        description="Find the thresholds of the priority queues of wa and "
-        "wra that a queueing model expects to give the smallest mean "
-        "completion time, confirm them by simulation, and print them as the "
-        "conductor's configuration.",
+        description="Use a queueing model to find the priority-queue "
+        "thresholds, for the strategies wa and wra, with the smallest "
+        "expected mean completion time; confirm them by simulation, and print "
+        "them as configuration for the conductor.",
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
@@ -124,7 +124,7 @@ def _add_confirmation(group: typing.Any) -> None:
         type=screen.whole(0),
         default=0,
         metavar="SEED",
-        help="seed of the first workload; the others use the following seeds "
+        help="seed of the first workload; each further workload adds 1 to it "
         "(default: %(default)s)",
     )
 
@@ -357,7 +357,7 @@ def _judge(
             "get shorter there, or the tail grows by more than it shrinks. "
             "The defaults are kept.",
         )
-        return None, "the defaults, tuned thresholds did not beat them"
+        return None, "defaults, which the tuned thresholds did not beat"
     screen.say(
         console,
         "The tuned thresholds beat the defaults: jobs take less time on "
@@ -370,7 +370,7 @@ def _judge(
             else " So does the tail."
         ),
     )
-    return tuned, "tuned, beat the defaults in simulations"
+    return tuned, "tuned, better than the defaults in simulations"
 
 
 def _snippet(setting: scenarios.Queues | None, comment: str) -> str:

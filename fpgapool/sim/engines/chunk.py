@@ -33,7 +33,6 @@ class _Slots(typing.NamedTuple):
 
     Stage k of slot s has the number s × 3 + k, and so has its flow.
 
-    :ivar chunks: number of the job's chunks.
     :ivar chunk_bytes: size of all chunks except the last.
     :ivar window: maximum number of chunks in flight.
     :ivar is_active: by stage: whether it is working on a chunk.
@@ -198,7 +197,7 @@ def _back(slots: _Slots, slot: int) -> int:
 
 @compiling.in_place
 def _go_on(net: sharing.Network, slots: _Slots, slot: int, now: float) -> None:
-    """Start the next chunk in each stage that is free to."""
+    """Start the next chunk in each stage that is ready for it."""
     first = slot * _STAGES
     # The number of chunks that the stage may have begun in total.
     may_begin = min(

@@ -18,10 +18,12 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from fpgapool.sim import progress
+
 _Function = typing.TypeVar("_Function", bound=Callable[..., object])
 _Vectors = typing.TypeVar("_Vectors", bound=tuple[typing.Any, ...])
 
-#: Number of plain steps that take about as long as importing numba.
+#: Number of steps without numba that take as long as importing it.
 PLAIN_STEPS = 4000
 
 # Without _nrt=False, each call between functions would count a reference to
@@ -60,7 +62,7 @@ def _is_installed() -> bool:
 
 @functools.cache
 def compiled(function: _Function) -> _Function:
-    """Return a compiled function for :func:`arrays`.
+    """Compile a function that works on :func:`arrays`.
 
     Its code is cached on disk: next to its source or, if that directory is
     read-only, in the user's cache. If neither is writable, each process
@@ -71,21 +73,38 @@ def compiled(function: _Function) -> _Function:
     try:
         made = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:
-        # There is no place for the cache.
+        # Neither directory is writable.
         made = numba.njit(**_OPTIONS)(function)
     return typing.cast(_Function, made)
 
 
 @functools.cache
 def register() -> None:
-    """Let compiled functions call the functions marked by in_place."""
+    """Let compiled functions call the functions marked by in_place.
+
+    From then on, the progress says when one is compiled.
+    """
+    _note_compiling()
     extending = importlib.import_module("numba.extending")
     for function in _in_place:
         extending.register_jitable(**_OPTIONS)(function)
 
 
+def _note_compiling() -> None:
+    event = importlib.import_module("numba.core.event")
+
+    class Listener(event.Listener):  # type: ignore[misc,name-defined]
+        def on_start(self, event: object) -> None:
+            progress.begin_note("compiling the engine")
+
+        def on_end(self, event: object) -> None:
+            progress.end_note()
+
+    event.register("numba:compile", Listener())
+
+
 def arrays(vectors: _Vectors) -> _Vectors:
-    """Return a named tuple of lists of numbers as one of arrays."""
+    """Convert a named tuple of lists of numbers to one of arrays."""
     kinds = typing.get_type_hints(type(vectors)).values()
     return type(vectors)(
         *(
@@ -98,7 +117,7 @@ def arrays(vectors: _Vectors) -> _Vectors:
 def matrices(
     vectors: _Vectors,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return a named tuple of lists as the rows of two matrices.
+    """Convert a named tuple of lists to the rows of two matrices.
 
     Compiled functions inspect each array that they get, which takes longer
     than a small step on it. All rows are as long as the longest one.

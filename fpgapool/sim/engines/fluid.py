@@ -42,13 +42,13 @@ class FluidEngine(base.Engine):
         self._net = sharing.make_network(
             self._pipes.capacities_bytes_per_s, self._slots
         )
-        # A flow to start, and when to share the pipes; both are needed only
-        # when rates matter. One call for these and the end of flows is faster
-        # than three.
+        # A flow to start, and when to share the pipes. Both wait until rates
+        # matter: one call for them and for the ends of flows is faster than
+        # three.
         self._new = _NO_FLOW
         self._settle_s = math.inf
         self._is_compiled = False
-        # The network, or its matrices, that the functions work on.
+        # What the functions work on: the network or its matrices.
         self._vectors: tuple[typing.Any, ...] = (self._net,)
         self._update: typing.Any = _update
         self._finish: typing.Any = _finish
@@ -141,7 +141,7 @@ def _finish_in(
 
 @compiling.in_place
 def _update(net: sharing.Network, new: _NewFlow, settle_s: float) -> None:
-    """Start a flow, and share the pipes at a time unless it is infinite."""
+    """Start a flow, and share the pipes unless the time is infinite."""
     if new.flow >= 0:
         _start(net, new)
     if settle_s < math.inf:
@@ -166,7 +166,7 @@ def _start(net: sharing.Network, new: _NewFlow) -> None:
 def _finish(
     net: sharing.Network, new: _NewFlow, settle_s: float, limit_s: float
 ) -> tuple[float, int]:
-    """Update, and end flows up to a time."""
+    """Apply updates, and end the flows that are done by a time."""
     _update(net, new, settle_s)
     time_s, count = sharing.collect_done(net, limit_s)
     for at in range(count):

@@ -2,11 +2,11 @@
 
 """Tasks of groups, their queues, and the slots that run them.
 
-A task is never preempted. Each client has some queues on each host; a task
-joins the shortest of them, of equal ones the lowest. A queue is sequential:
-its head requests a member of the group and runs, and then the next head
-requests one. Heads are served in the order of their requests, by the lowest
-idle member first.
+A task is never preempted. On each host, a client has as many queues as the
+host has slots; a task joins the shortest queue or, of equally short ones, the
+lowest. A queue is sequential: its head requests a member of the group and
+runs, and then the next head requests one. Heads are served in the order of
+their requests, by the lowest idle member first.
 
 At any one time, tasks end first, the lowest slot first. Then programmed slots
 join, then batches arrive, the lowest client first, and then idle members take
@@ -20,6 +20,7 @@ import math
 import typing
 
 from fpgapool.sim.engines import compiling
+from fpgapool.sim.engines import instants
 
 #: Finish time of a batch that has not ended.
 NOT_ENDED = -1.0
@@ -56,8 +57,8 @@ class Tasks(typing.NamedTuple):
     Tasks are numbered in the order of their batches. A *place* is a host and a
     group; a *side* is a host and a client.
 
-    :ivar member: a slot's group, or the one that it is programmed for; -1:
-        none.
+    :ivar member: a slot's group, or the group that it is being programmed for;
+        -1: none.
     :ivar since: time of a slot's last entry in an account.
     :ivar end: end of a slot's task, on the scale of work; infinite: none.
     :ivar ready: end of a slot's programming; infinite: none.
@@ -84,7 +85,7 @@ class Tasks(typing.NamedTuple):
         there is none.
     :ivar left: number of each batch's unfinished tasks.
     :ivar finish: finish time of each batch, or `NOT_ENDED`, or `REFUSED`.
-    :ivar following: the task behind each task in its queue; -1: none.
+    :ivar following: the task after each task in its queue; -1: none.
     """
 
     times: list[float]
@@ -309,7 +310,7 @@ def _choose_host(net: Tasks, client: int) -> int:
 
 @compiling.in_place
 def _ask(net: Tasks, queue: int, place: int) -> None:
-    """Let the head of a queue request a member."""
+    """Make the head of a queue request a member."""
     net.asked[queue] = net.sizes[_ASKS]
     net.sizes[_ASKS] += 1
     net.asking[place] += 1
@@ -415,7 +416,7 @@ def _arrive(net: Tasks, batch: int) -> None:
 
 @compiling.in_place
 def _end_task(net: Tasks, slot: int) -> int:
-    """End a slot's task; return whether the caller has something to do."""
+    """End a slot's task; return whether `advance` must return."""
     _account(net, slot)
     queue = net.running[slot]
     client = net.owner[queue]
@@ -533,9 +534,17 @@ def advance(net: Tasks, limit_s: float) -> int:
         _pass(net, time_s, pace)
         if end_s <= time_s:
             net.times[_WORK] = end
+        last_s = time_s + instants.tolerance_s(time_s)
+        last_end = net.times[_WORK]
+        if (
+            net.sizes[NEXT_BATCH] < len(net.arrival)
+            and net.arrival[net.sizes[NEXT_BATCH]] <= last_s
+        ):
+            # Tasks that end with this arrival make room for it.
+            last_end += instants.tolerance_s(last_end)
         stops = 0
         for slot in range(slots):
-            if net.end[slot] <= net.times[_WORK]:
+            if net.end[slot] <= last_end:
                 stops += _end_task(net, slot)
         for slot in range(slots):
             if net.ready[slot] <= time_s:
@@ -543,7 +552,7 @@ def advance(net: Tasks, limit_s: float) -> int:
                 stops += 1
         while (
             net.sizes[NEXT_BATCH] < len(net.arrival)
-            and net.arrival[net.sizes[NEXT_BATCH]] <= time_s
+            and net.arrival[net.sizes[NEXT_BATCH]] <= last_s
         ):
             _arrive(net, net.sizes[NEXT_BATCH])
             net.sizes[NEXT_BATCH] += 1

@@ -18,6 +18,7 @@ import typing
 
 from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import heaps
+from fpgapool.sim.engines import instants
 
 #: Maximum number of resources that one flow uses.
 USES = 5
@@ -45,12 +46,11 @@ class Network(typing.NamedTuple):
     :ivar growing: while filling: number of its flows that still grow.
     :ivar cost: bytes on the resource per byte of the flow.
     :ivar following: the resource's next use; -1: none.
-    :ivar use_count: number of a flow's uses.
     :ivar fresh: a flow's new rate in bytes/s.
     :ivar bottleneck: the resource that limits a flow; -1: its own cap.
     :ivar left: remaining bytes at the time ``since``.
     :ivar end: when the flow will end at this rate, in seconds.
-    :ivar due: when it counts as done, just before its end.
+    :ivar due: when it counts as done, which is just before its end.
     """
 
     counts: list[int]
@@ -239,7 +239,7 @@ def stop(net: Network, flow: int) -> None:
 
 @compiling.in_place
 def left_bytes(net: Network, flow: int, now: float) -> float:
-    """Return the rest of a flow, given its rate so far."""
+    """Return the bytes of a flow that are left at a time."""
     passed_s = now - net.since[flow]
     return max(net.left[flow] - net.rate[flow] * passed_s, 0.0)
 
@@ -256,13 +256,15 @@ def extend(net: Network, flow: int, total: float, now: float) -> None:
 def _set_end(net: Network, flow: int) -> None:
     """Compute the end of a flow.
 
-    A flow counts as done when at most 1e-9 of its bytes, or at most 1e-12 ×
-    its rate × (1 + time), are left.
+    A flow counts as done when at most 1e-9 of its bytes are left, or what it
+    moves within one instant.
     """
     rate = net.rate[flow]
     end = net.since[flow] + net.left[flow] / rate
     net.end[flow] = end
-    net.due[flow] = end - 1e-9 * net.total[flow] / rate - 1e-12 * (1.0 + end)
+    net.due[flow] = (
+        end - 1e-9 * net.total[flow] / rate - instants.tolerance_s(end)
+    )
     heaps.put(net.due, net.due_order, net.due_place, flow)
 
 
@@ -270,8 +272,9 @@ def _set_end(net: Network, flow: int) -> None:
 def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
     """Find the flows that end next.
 
-    :returns: the time at which the next flow ends, or the limit; and how many
-        flows end then. Their numbers are the first ones in ``found``.
+    :returns: the time at which the next flow ends, or the limit if that is the
+        same instant or earlier; and how many flows end then. Their numbers are
+        the first ones in ``found``.
     """
     # A flow with a later end can be due sooner, because large flows have a
     # larger tolerance.
@@ -282,7 +285,8 @@ def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
         heaps.remove(net.due, net.due_order, net.due_place, flow)
         net.found[count] = flow
         count += 1
-        time_s = min(time_s, net.end[flow])
+        if not instants.are_one(net.end[flow], limit_s):
+            time_s = min(time_s, net.end[flow])
     done = 0
     for at in range(count):
         flow = net.found[at]
@@ -317,7 +321,7 @@ def settle(net: Network, now: float) -> None:
 
 @compiling.in_place
 def _release(net: Network) -> None:
-    """Mark flows whose bottleneck has been left by other flows."""
+    """Mark flows whose bottleneck other flows have left."""
     for at in range(net.counts[_DIRTY]):
         resource = net.dirty[at]
         net.is_dirty[resource] = 0

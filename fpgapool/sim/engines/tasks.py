@@ -205,12 +205,12 @@ class TaskEngine:
         )
 
     def busy_s(self, group: int) -> float:
-        """Return the slot-seconds with tasks of a group."""
+        """Return the slot-seconds for which slots ran a group's tasks."""
         self._account(self._net)
         return float(self._net.busy[group])
 
     def programming_s(self, group: int) -> float:
-        """Return the slot-seconds of programming for a group."""
+        """Return the slot-seconds of programming slots for a group."""
         self._account(self._net)
         return float(self._net.programming[group])
 

@@ -6,4 +6,5 @@
 processes or on a Dask cluster, and ``journals`` keeps their results.
 ``fitting`` finds the distribution of given sizes, ``queueing`` computes the
 best thresholds for it, and ``tuning`` confirms them by simulation.
+``advising`` replays what a pool has recorded under every strategy.
 """

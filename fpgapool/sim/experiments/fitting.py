@@ -47,7 +47,6 @@ class Fit:
     :ivar family: a candidate's family, or ``empirical``.
     :ivar candidates: all families that could be fitted, the best first.
     :ivar ks_limit: the largest distance at which a family is accepted.
-    :ivar reason: why the distribution was chosen.
     """
 
     family: str

@@ -21,7 +21,7 @@ def read(
 ) -> Rows:
     """Read the results so far.
 
-    :param path: path of the file; if it does not exist, there are no results.
+    :param path: if this file does not exist, there are no results.
     :raises errors.InputError: if it cannot be read, or has unexpected columns.
     """
     if not path.exists():
@@ -51,9 +51,8 @@ def read(
 
 
 class Journal:
-    """The results so far, in a file to which each new one is added.
+    """The results so far, in a file that grows with each new result.
 
-    :param path: path of the file; see :func:`read`.
     :raises errors.InputError: if the file cannot be used.
     """
 

@@ -58,8 +58,8 @@ class PriorityServer:
 
         :param thresholds_bytes: upper bounds of all queues except the last,
             along the last axis; none: first come, first served.
-        :param formula: ``cobham`` is correct. ``paper`` is the formula of the
-            paper's Fig. 5, in which a job waits only for the rest of a job of
+        :param formula: ``cobham`` is correct. ``paper`` is the formula in Fig.
+            5 of the paper, in which a job waits only for the running job of
             its own queue. Its result is too low, and falls without limit as
             the number of queues grows.
         :returns: seconds, one number for each row of thresholds.
@@ -130,14 +130,14 @@ def minimise(
 ) -> Tuning:
     """Find the thresholds with the smallest mean completion time.
 
-    The function has many local minima. The search starts with a coarse grid
-    over all variables, with E and q on logarithmic axes. Then windows around
-    the best choices of k1 and k2 shrink to their minima. The search is
+    The completion time has many local minima. The search starts with a coarse
+    grid over all variables, with E and q on logarithmic axes. Then windows
+    around the best choices of k1 and k2 shrink to their minima. The search is
     deterministic.
 
     :param structure: ``hybrid`` chooses k1 and k2 freely, ``geometric`` has k1
         = 1 and k2 = 2, and ``linear`` has k1 = 1 and k2 = queues − 1.
-    :param E_bytes: the first threshold; None: it is searched, too.
+    :param E_bytes: the first threshold; None: the search chooses it.
     :returns: the best thresholds; those with k1 = 1 and k2 = 2 unless others
         are better by more than a thousandth.
     """

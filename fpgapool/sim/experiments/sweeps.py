@@ -56,7 +56,7 @@ _Value = str | int | float | bool
 _Name = typing.Annotated[str, msgspec.Meta(min_length=1)]
 _Values = typing.Annotated[list[_Value], msgspec.Meta(min_length=1)]
 
-#: Limit of runs in a sweep.
+#: Maximum number of runs in a sweep.
 MAX_RUNS = 100_000
 
 #: Options of generate that a sweep sets itself.
@@ -66,8 +66,7 @@ _RESERVED = ("output", "strategy", "seed")
 class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a sweep's file.
 
-    :ivar seeds: a list of seeds, or their number; they then count from 1.
-    :ivar fixed: options that are the same in all runs.
+    :ivar seeds: a list of seeds, or how many seeds to use, starting at 1.
     :ivar vary: options, each with its list of values.
     """
 
@@ -278,7 +277,7 @@ def open_journal(
 
 
 def points(all_tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Task]]]:
-    """Yield groups of runs that differ only in the seed, with their first."""
+    """Yield the runs that differ only in the seed, with their first run."""
     groups: dict[tuple[str, ...], list[Task]] = {}
     for task in all_tasks:
         *values, _, strategy = task.key

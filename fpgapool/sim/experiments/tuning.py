@@ -45,7 +45,7 @@ class Summary:
 
     @property
     def is_better(self) -> bool:
-        """Whether the mean fell, and the tail did not grow by more."""
+        """Whether the mean fell, and the tail grew by no larger factor."""
         act, tct95 = self.gain.act.mean, self.gain.tct95.mean
         return act > 1 and act * tct95 >= 1
 
@@ -105,7 +105,7 @@ def _measure(
 
 
 def summarise(comparisons: Sequence[Comparison]) -> list[Summary]:
-    """Summarize the seeds of each strategy."""
+    """Summarize the results of each strategy over all seeds."""
     summaries = []
     for strategy in STRATEGIES:
         some = [each for each in comparisons if each.strategy == strategy]

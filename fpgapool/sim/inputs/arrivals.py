@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""When the batches of groups' clients arrive.
+"""Draws the arrival times of batches from the clients of groups.
 
-Everything is determined by a seed. Each client has its own random numbers.
+A seed determines everything. Each client has its own random numbers.
 """
 
 from __future__ import annotations

@@ -58,10 +58,10 @@ class SizeDistribution(abc.ABC):
     ) -> Floats:
         """Return the integral of x^order f(x) over low < x ≤ high.
 
-        Order 0 gives the fraction of jobs between the sizes, order 1 their
-        contribution to the mean, and order 2 that to the second moment.
+        Order 0 gives the fraction of jobs between the sizes, orders 1 and 2
+        their contributions to the mean and to the second moment.
 
-        :param low_bytes: this size is not included; 0 leaves no job out.
+        :param low_bytes: exclusive; 0 includes all jobs.
         :raises ValueError: for any other order.
         """
         if order not in (0, 1, 2):
@@ -92,8 +92,8 @@ class Exponential(SizeDistribution):
     def __init__(self, s0_bytes: float, mean_bytes: float) -> None:
         if not 0 <= s0_bytes < mean_bytes < math.inf:
             raise ValueError(
-                "0 <= s0_bytes < mean_bytes must hold, not "
-                f"s0_bytes={s0_bytes}, mean_bytes={mean_bytes}"
+                "s0_bytes and mean_bytes must satisfy 0 <= s0_bytes < "
+                f"mean_bytes; got s0_bytes={s0_bytes}, mean_bytes={mean_bytes}"
             )
         super().__init__(s0_bytes, math.inf, mean_bytes)
         self._scale = float(mean_bytes) - float(s0_bytes)
@@ -110,7 +110,7 @@ class Exponential(SizeDistribution):
 
     def _above(self, order: int, sizes: Floats) -> Floats:
         """Return the integral of x^order f(x) from these sizes on."""
-        # Beyond 700 scales, the rest underflows.
+        # Beyond 700 scales, the remaining probability underflows.
         x = np.clip(
             sizes, self.min_bytes, self.min_bytes + 700.0 * self._scale
         )
@@ -136,13 +136,13 @@ class BoundedPowerLaw(SizeDistribution):
     ) -> None:
         if not 0 < s0_bytes < smax_bytes < math.inf:
             raise ValueError(
-                "0 < s0_bytes < smax_bytes must hold, not "
-                f"s0_bytes={s0_bytes}, smax_bytes={smax_bytes}"
+                "s0_bytes and smax_bytes must satisfy 0 < s0_bytes < "
+                f"smax_bytes; got s0_bytes={s0_bytes}, smax_bytes={smax_bytes}"
             )
         if not 0 < alpha < math.inf:
             raise ValueError(f"alpha must be positive and finite, not {alpha}")
         self.alpha = float(alpha)
-        # Minus the fraction that the unbounded power law has up to smax.
+        # Minus the fraction of the unbounded power law that is below smax.
         self._cut = math.expm1(-alpha * math.log(smax_bytes / s0_bytes))
         super().__init__(s0_bytes, smax_bytes)
         self.mean_bytes = float(self.partial_moment(1, 0.0, math.inf))
@@ -176,8 +176,7 @@ class Lognormal(SizeDistribution):
     """Sizes whose logarithm is normally distributed.
 
     :param sigma: standard deviation of the natural logarithm.
-    :param min_bytes: smaller sizes are cut off.
-    :param max_bytes: larger sizes are cut off.
+    :param min_bytes: sizes below this, or above ``max_bytes``, are cut off.
     :raises ValueError: unless the median and sigma are positive and finite,
         and the limits leave part of the distribution.
     """
@@ -199,8 +198,8 @@ class Lognormal(SizeDistribution):
             raise ValueError(f"sigma must be above 0 and ≤ 15, not {sigma}")
         if not 0 <= min_bytes < max_bytes:
             raise ValueError(
-                "0 <= min_bytes < max_bytes must hold, not "
-                f"min_bytes={min_bytes}, max_bytes={max_bytes}"
+                "min_bytes and max_bytes must satisfy 0 <= min_bytes < "
+                f"max_bytes; got min_bytes={min_bytes}, max_bytes={max_bytes}"
             )
         super().__init__(min_bytes, max_bytes)
         self.median_bytes = float(median_bytes)
@@ -301,7 +300,7 @@ def _each(function: Callable[[float], float], values: npt.ArrayLike) -> Floats:
 
 
 def _below(z: npt.ArrayLike) -> Floats:
-    """Return the normal distribution's probability of at most z."""
+    """Return the standard normal distribution function at z."""
     return 0.5 * _each(math.erfc, np.asarray(z) * -_SQRT_HALF)
 
 

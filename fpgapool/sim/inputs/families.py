@@ -14,10 +14,7 @@ from fpgapool.sim.inputs import distributions
 
 
 class Family(typing.NamedTuple):
-    """Distributions that differ only in their parameters.
-
-    :ivar make: creates a distribution from parameters.
-    """
+    """Distributions that differ only in their parameters."""
 
     make: Callable[..., distributions.SizeDistribution]
     defaults: Mapping[str, float]

@@ -7,8 +7,12 @@ from __future__ import annotations
 import argparse
 import typing
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 
+import msgspec
+
+from fpgapool.accelerators import base as accelerators
 from fpgapool.sim import errors
 from fpgapool.sim import screen
 from fpgapool.sim import simulation
@@ -16,8 +20,10 @@ from fpgapool.sim.inputs import distributions
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
 from fpgapool.sim.inputs import scenario_options
-from fpgapool.sim.inputs import traces
 from fpgapool.sim.inputs import workloads
+from fpgapool.sim.inputs.traces import mapping
+from fpgapool.sim.inputs.traces import reading
+from fpgapool.sim.inputs.traces import table
 from fpgapool.vocabulary import shapes
 
 _BY_PLACE = ("ra", "wra")
@@ -55,17 +61,14 @@ def make(
 
     :raises errors.InputError: if the options are invalid.
     """
-    if arguments.trace is not None:
-        _check_alone(arguments)
-    cluster = _cluster(arguments)
+    _check_trace_options(arguments)
     strategies = _strategies(arguments)
     if arguments.trace is None:
+        cluster = _cluster(arguments, _peaks(arguments))
         jobs, note, expected = _synthetic_jobs(arguments, cluster)
     else:
-        jobs = traces.read(
-            arguments.trace, cluster.hosts, cluster.accelerators
-        )
-        note, expected = f"trace {arguments.trace.name}", []
+        cluster, jobs, expected = _traced_jobs(arguments)
+        note = f"trace {arguments.trace.name}"
     scenario = scenarios.Scenario(
         format=scenarios.FORMAT,
         name=arguments.name,
@@ -82,7 +85,9 @@ def make(
 # -- the cluster -----------------------------------------------------------
 
 
-def _cluster(arguments: argparse.Namespace) -> scenarios.Cluster:
+def _cluster(
+    arguments: argparse.Namespace, peaks_bytes_per_s: Mapping[str, float]
+) -> scenarios.Cluster:
     try:
         boards = workloads.spread_boards(arguments.hosts, arguments.boards)
     except ValueError as error:
@@ -90,7 +95,10 @@ def _cluster(arguments: argparse.Namespace) -> scenarios.Cluster:
     return scenarios.Cluster(
         hosts=arguments.hosts,
         fpga_hosts=boards,
-        accelerators=_accelerators(arguments),
+        accelerators={
+            name: scenarios.AcceleratorProfile(peak, arguments.return_ratio)
+            for name, peak in peaks_bytes_per_s.items()
+        },
         slots_per_device=arguments.slots_per_device,
         dma_bytes_per_s=arguments.dma_bytes_per_s,
         nic_bytes_per_s=arguments.nic_bytes_per_s,
@@ -99,13 +107,30 @@ def _cluster(arguments: argparse.Namespace) -> scenarios.Cluster:
     )
 
 
-def _accelerators(
-    arguments: argparse.Namespace,
-) -> dict[str, scenarios.AcceleratorProfile]:
-    peaks = dict(_pairs("peak_bytes_per_s", arguments.peak_bytes_per_s))
+def _peaks(arguments: argparse.Namespace) -> dict[str, float]:
+    """Return the rates of the accelerators of synthetic jobs, in bytes/s."""
+    given = dict(_pairs("peak_bytes_per_s", arguments.peak_bytes_per_s))
+    if given:
+        return given
+    usual = workloads.PEAKS_BYTES_PER_S
+    wanted = {text.partition("=")[0] for text in arguments.accelerator}
+    more = _library() if wanted - set(usual) else {}
+    return usual | {
+        name: more[name] for name in sorted((wanted - set(usual)) & set(more))
+    }
+
+
+def _library() -> dict[str, float]:
+    """Return the rates of the accelerators of this host, in bytes/s.
+
+    :raises errors.InputError: if one of the operator's profiles is invalid.
+    """
+    try:
+        profiles = accelerators.load_profiles()
+    except accelerators.AcceleratorError as error:
+        raise errors.InputError("accelerators", "", str(error)) from error
     return {
-        name: scenarios.AcceleratorProfile(peak, arguments.return_ratio)
-        for name, peak in (peaks or workloads.PEAKS_BYTES_PER_S).items()
+        name: profile.peak_bytes_per_s for name, profile in profiles.items()
     }
 
 
@@ -148,18 +173,88 @@ def _strategy(
 # -- the jobs --------------------------------------------------------------
 
 
-def _check_alone(arguments: argparse.Namespace) -> None:
-    """Reject options whose values come from the trace."""
-    given = [
-        name
-        for name in scenario_options.DEFAULTS
-        if getattr(arguments, name) is not None
-    ]
-    given += ["accelerator"] if arguments.accelerator else []
-    if given:
-        raise errors.InputError(
-            _option(given[0]), "", "cannot be used with --trace"
+def _check_trace_options(arguments: argparse.Namespace) -> None:
+    """Reject options whose values come from the trace, or that need one."""
+    rejected, reason = scenario_options.WITH_TRACE, "requires --trace"
+    if arguments.trace is not None:
+        rejected = tuple(
+            name
+            for name in scenario_options.DEFAULTS
+            if name not in scenario_options.FOR_TRACES
         )
+        reason = "cannot be used with --trace"
+    for name in rejected:
+        if getattr(arguments, name) is not None:
+            raise errors.InputError(_option(name), "", reason)
+
+
+def _traced_jobs(
+    arguments: argparse.Namespace,
+) -> tuple[scenarios.Cluster, list[scenarios.JobSpec], list[str]]:
+    """Make the cluster and the jobs of a trace, and lines about them."""
+    log = reading.read(
+        arguments.trace,
+        arguments.trace_format,
+        renamed=_columns(arguments.column or ()),
+        skips=bool(arguments.skip_incomplete),
+    )
+    given = dict(_pairs("peak_bytes_per_s", arguments.peak_bytes_per_s))
+    peaks = {**_library(), **given}
+    if arguments.other_peak_bytes_per_s is not None:
+        for row in log.rows:
+            if row.accelerator:
+                peaks.setdefault(
+                    row.accelerator, arguments.other_peak_bytes_per_s
+                )
+    names_own = any(row.accelerator for row in log.rows)
+    if names_own and arguments.accelerator:
+        raise errors.InputError(
+            "--accelerator", "", "cannot be used: the trace names accelerators"
+        )
+    cluster = _cluster(arguments, peaks)
+    mapped = mapping.make_jobs(
+        log,
+        cluster.hosts,
+        arguments.slots_per_device * len(cluster.fpga_hosts),
+        peaks,
+        mapping.Options(
+            weights=_trace_mix(arguments, cluster, given),
+            jobs=arguments.jobs,
+            load=arguments.load,
+            max_gap_s=arguments.max_gap_s,
+            min_run_s=arguments.min_run_s,
+            sessions_per_job=arguments.sessions_per_job or 1,
+            hash_hosts=bool(arguments.hash_hosts),
+            hash_tenants=arguments.hash_tenants,
+            seed=arguments.seed,
+        ),
+    )
+    used = {job.accelerator for job in mapped.jobs}
+    cluster = msgspec.structs.replace(
+        cluster,
+        accelerators={
+            name: profile
+            for name, profile in cluster.accelerators.items()
+            if name in used
+        },
+    )
+    return cluster, mapped.jobs, _describe_trace(mapped, arguments)
+
+
+def _trace_mix(
+    arguments: argparse.Namespace,
+    cluster: scenarios.Cluster,
+    given: Iterable[str],
+) -> dict[str, float]:
+    """Return the weights of the accelerators of jobs that name none."""
+    if not arguments.accelerator:
+        return dict.fromkeys(given or workloads.PEAKS_BYTES_PER_S, 1.0)
+    weights = _mix(arguments.accelerator, cluster)
+    try:
+        workloads.check_weights(weights, "accelerators")
+    except ValueError as error:
+        raise errors.InputError("--accelerator", "", str(error)) from error
+    return weights
 
 
 def _synthetic_jobs(
@@ -240,6 +335,40 @@ def _distribution(
         return make(*(chosen[name] for name in used))
     except ValueError as error:
         raise errors.InputError("--sizes", kind, str(error)) from error
+
+
+def _columns(given: Iterable[str]) -> dict[str, str]:
+    """Return what a table calls its columns."""
+    found: dict[str, str] = {}
+    for text in given:
+        column, _, name = text.partition("=")
+        if column not in table.COLUMNS or not name or column in found:
+            raise errors.InputError(
+                "--column",
+                text,
+                "must have the form NAME=COLUMN, with each NAME once; names: "
+                f"{', '.join(table.COLUMNS)}",
+            )
+        found[column] = name
+    return found
+
+
+def _describe_trace(
+    mapped: mapping.Mapped, arguments: argparse.Namespace
+) -> list[str]:
+    lines = [f"slots: load {mapped.load:.4g} at the accelerators' rates"]
+    if mapped.left_out:
+        lines.append(
+            f"left out: {mapped.left_out} jobs that did not run or lack a "
+            "value"
+        )
+    if mapped.wide:
+        lines.append(
+            f"processors: {mapped.wide} jobs had more than 1; each became "
+            f"at most {arguments.sessions_per_job or 1} sessions of its run "
+            "time (--sessions-per-job)"
+        )
+    return lines
 
 
 def _describe(chosen: dict[str, typing.Any]) -> str:

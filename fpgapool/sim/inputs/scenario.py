@@ -63,7 +63,7 @@ _Priority = typing.Annotated[
 class _Record(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """One object of the file."""
+    """An object in a scenario file."""
 
 
 class Platform(_Record, frozen=True):
@@ -112,7 +112,7 @@ class AcceleratorProfile(_Record, frozen=True):
 
 
 class HostOverride(_Record, frozen=True):
-    """Values of one host; None: the same as on all hosts."""
+    """Values of one host; None: the cluster's value."""
 
     slots_per_device: _Slots | None = None
     dma_bytes_per_s: _Rate | None = None
@@ -125,7 +125,7 @@ class Power(_Record, frozen=True):
 
     :ivar device_idle_w: power of a device while its slots are idle.
     :ivar device_active_w: power of a device while all its slots have jobs;
-        proportionally less while only some have.
+        proportionally less while only some do.
     :ivar host_w: power of a host, with or without a device.
     :ivar core_active_w: power of a core with a job, in addition to the host.
     :ivar cap_w: maximum power that all slots with jobs draw together, in
@@ -154,9 +154,8 @@ class Cluster(_Record, frozen=True):
     :ivar cores_per_host: jobs need one of these cores, and compute there until
         they get a slot of the same host; None: jobs need only a slot.
     :ivar attach_s: time to attach a slot to another job; requires cores.
-    :ivar heartbeat_s: how often a host with a device offers its room to the
-        jobs, which are then containers of applications; None: jobs need a
-        slot.
+    :ivar heartbeat_s: how often a host with a device offers room to jobs,
+        which are then containers of applications; None: jobs need slots.
     :ivar containers_per_device: how many containers share a device.
     """
 
@@ -226,7 +225,7 @@ _KINDS: dict[type, typing.Any] = {
     str: _Name,
     tuple: tuple[_Bytes, ...],
 }
-# Values that these options have instead of None.
+# Defaults of options whose default is not None.
 _SHARED_DEFAULTS = {"slot_choice": "index", "offer_order": "index"}
 
 
@@ -319,7 +318,7 @@ class Queues:
         )
 
 
-#: For sizes that vary roughly exponentially, and for heavy tails.
+#: For roughly exponential sizes, and for heavy tails.
 SHORT_TAIL = Queues()
 LONG_TAIL = Queues(E_bytes=26e6, q=1.8, k1=10, k2=11)
 
@@ -335,10 +334,12 @@ class JobSpec(_Record, frozen=True):
         first.
     :ivar app: the application of its tenant that it belongs to; None: an
         application of its own.
-    :ivar tasks: parts of a container's input, computed one after another.
+    :ivar tasks: number of parts of a container's input, computed one after
+        another.
     :ivar cpu_s_per_task: processor time before each task.
     :ivar claimed_bytes: the size that strategies see, as in the pool; None:
-        its size.
+        its true size.
+    :ivar name: its id in a trace, if the ids there are not numbers.
     """
 
     id: _Id
@@ -353,10 +354,11 @@ class JobSpec(_Record, frozen=True):
     tasks: _Count | None = None
     cpu_s_per_task: _NotNegative = 0.0
     claimed_bytes: _Bytes | None = None
+    name: str = ""
 
     @property
     def deadline_at_s(self) -> float | None:
-        """Return the deadline as a time in the run."""
+        """Return the deadline as a time since the start of the run."""
         if self.deadline_s is None:
             return None
         return self.arrival_s + self.deadline_s
@@ -365,7 +367,7 @@ class JobSpec(_Record, frozen=True):
 class GroupClient(_Record, frozen=True):
     """A program that sends batches of equal tasks to its group.
 
-    Exactly one of the last two fields is needed.
+    Exactly one of the last two fields must be given.
 
     :ivar task_s: time of a task on one slot.
     :ivar window_s: maximum slot-seconds of its unfinished tasks; a batch that
@@ -418,8 +420,8 @@ class Scenario(_Record, frozen=True):
 
     :ivar wakeups: whether a job triggers a scheduling pass as soon as it has
         waited long enough for its own host.
-    :ivar groups: groups, which have slots of their own: the first slots of the
-        cluster if there are also jobs, otherwise all slots.
+    :ivar groups: groups of slots. Without jobs, they get all slots of the
+        cluster, otherwise only the first ones.
     :ivar max_priorities: by tenant, the highest priority of its jobs that
         counts against other tenants; 0 for tenants that are not listed.
     """

@@ -27,7 +27,9 @@ def read(path: pathlib.Path) -> scenarios.Scenario:
     :raises errors.InputError: if it cannot be read, or cannot be simulated.
     """
     source = str(path)
-    scenario = _decode(files.read_text(path).encode(), source)
+    scenario = decode(
+        files.read_text(path).encode(), scenarios.Scenario, source
+    )
     check(scenario, source)
     return scenario
 
@@ -44,14 +46,17 @@ def write(scenario: scenarios.Scenario, path: pathlib.Path) -> None:
 
 
 def check_all(scenario: scenarios.Scenario, source: str) -> None:
-    """Check a scenario that was not read from a file, as :func:`read` does.
+    """Check a scenario that was not read from a file.
 
     :raises errors.InputError: if it cannot be simulated.
     """
-    check(_decode(msgspec.json.encode(scenario), source), source)
+    check(
+        decode(msgspec.json.encode(scenario), scenarios.Scenario, source),
+        source,
+    )
 
 
-# Larger files are generated, not written by hand.
+# Larger files are generated, so they have no duplicate keys.
 _MOST_WRITTEN_BYTES = 8 * 1024 * 1024
 
 
@@ -94,32 +99,39 @@ def _check_keys(text: bytes, source: str) -> None:
             unseen += [(f"{place}[{at}]", one) for at, one in enumerate(value)]
 
 
-def _decode(text: bytes, source: str) -> scenarios.Scenario:
+_Document = typing.TypeVar("_Document")
+
+
+def decode(text: bytes, kind: type[_Document], source: str) -> _Document:
+    """Convert a JSON file.
+
+    :raises errors.InputError: if it is not JSON of this kind.
+    """
     try:
         _check_keys(text, source)
-        return msgspec.json.decode(text, type=scenarios.Scenario)
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except msgspec.ValidationError as error:
+            # The rest of the text may not even be JSON.
+            document = msgspec.json.decode(text)
+            problem = error
     except RecursionError:
         raise errors.InputError(source, "", "is nested too deeply") from None
-    except msgspec.ValidationError as error:
-        document = msgspec.json.decode(text)
-        if isinstance(document, dict) and "$.jobs" not in str(error):
-            # Otherwise all jobs would be converted again for each possible
-            # key.
-            document["jobs"] = []
-        raise errors.InputError(
-            source,
-            *place_and_reason(
-                error,
-                document,
-                lambda: msgspec.convert(
-                    document, scenarios.Scenario, str_keys=True
-                ),
-            ),
-        ) from error
     except msgspec.DecodeError as error:
         raise errors.InputError(
             source, *_malformed(text, str(error))
         ) from error
+    if isinstance(document, dict) and "$.jobs" not in str(problem):
+        # Otherwise all jobs would be converted again for each possible key.
+        document["jobs"] = []
+    raise errors.InputError(
+        source,
+        *place_and_reason(
+            problem,
+            document,
+            lambda: msgspec.convert(document, kind, str_keys=True),
+        ),
+    ) from problem
 
 
 def _malformed(text: bytes, message: str) -> tuple[str, str]:
@@ -202,7 +214,7 @@ def _key_of(
     message: str,
     convert: Callable[[], object],
 ) -> str | None:
-    """Return the key of a part of the document that causes an error."""
+    """Return the key whose value causes an error."""
     members = dict(mapping)
     try:
         for key, value in members.items():

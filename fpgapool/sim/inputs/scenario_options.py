@@ -14,6 +14,8 @@ from fpgapool.sim.inputs import distributions
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import sizes
 from fpgapool.sim.inputs import workloads
+from fpgapool.sim.inputs.traces import reading
+from fpgapool.sim.inputs.traces import table
 from fpgapool.vocabulary import shapes
 
 #: The default strategies of a scenario.
@@ -40,6 +42,8 @@ DEFAULTS: dict[str, typing.Any] = {
     "tenant": (),
 }
 _MAX_LIMIT = 2**31
+#: The options among them that also apply to a trace.
+FOR_TRACES = ("load", "jobs")
 #: Default number of jobs per host.
 JOBS_PER_HOST = 50
 #: Each kind of sizes with its distribution, and the options that it takes.
@@ -78,6 +82,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     _add_cluster(parser.add_argument_group("cluster"))
     _add_workload(parser.add_argument_group("workload"))
+    _add_trace(parser.add_argument_group("trace"))
     _add_strategies(parser.add_argument_group("strategies"))
 
 
@@ -170,9 +175,47 @@ _SIZES = {
     "--mean-size-bytes": "exponential: the mean size",
     "--max-size-bytes": "power-law, lognormal: the largest size",
     "--alpha": "power-law: the exponent",
-    "--median-size-bytes": "lognormal: the median before the limits",
+    "--median-size-bytes": "lognormal: the median before truncation",
     "--sigma": "lognormal: standard deviation of the natural logarithm",
 }
+
+
+#: Options of traces that take a number: type, meaning.
+_TRACE: dict[str, tuple[_Type, str]] = {
+    "--hash-tenants": (
+        screen.whole(1),
+        "spread tenants by a hash over this number of tenants; default: keep "
+        "them",
+    ),
+    "--max-gap-s": (
+        _ABOVE_0,
+        "shorten longer times between two arrivals to this; default: keep "
+        "them",
+    ),
+    "--min-run-s": (
+        _ABOVE_0,
+        "raise shorter run times to this; default: keep them, and leave out "
+        "jobs with run time 0",
+    ),
+    "--sessions-per-job": (
+        screen.whole(1, scenarios.MAX_SLOTS_PER_DEVICE),
+        "job logs: a job of P processors becomes P sessions of its run time, "
+        "but at most this many; default: 1",
+    ),
+    "--other-peak-bytes-per-s": (
+        _RATE,
+        "peak input rate per slot of the accelerators that the trace names, "
+        "and for which no other rate is known; default: they are refused",
+    ),
+}
+#: Options that need a trace.
+WITH_TRACE = (
+    "trace_format",
+    "column",
+    "skip_incomplete",
+    "hash_hosts",
+    *(name.removeprefix("--").replace("-", "_") for name in _TRACE),
+)
 
 
 def _add_cluster(group: argparse._ArgumentGroup) -> None:
@@ -186,24 +229,13 @@ def _add_cluster(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME=X",
-        help="add an accelerator with this peak input rate per slot; "
-        "may be repeated; default: "
-        + ", ".join(
-            f"{name}={peak:g}"
-            for name, peak in workloads.PEAKS_BYTES_PER_S.items()
-        ),
+        help="add an accelerator with this peak input rate per slot; may be "
+        "repeated; fpgapool's own accelerators are used by default, and with "
+        "--trace always",
     )
 
 
 def _add_workload(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--trace",
-        type=pathlib.Path,
-        metavar="FILE.csv",
-        help="read the jobs from this CSV file, which has the columns "
-        "arrival_s, host, size_bytes, accelerator and, optionally, id, "
-        "tenant, priority, deadline_s and claimed_bytes",
-    )
     group.add_argument(
         "--sizes",
         choices=sorted(SIZES),
@@ -215,8 +247,8 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         "--sizes-file",
         type=pathlib.Path,
         metavar="FILE",
-        help="empirical: a file with a size in bytes per line, or a CSV file "
-        "with a column size_bytes",
+        help="empirical: a file with sizes in bytes, one per line, or a CSV "
+        "file with a column size_bytes",
     )
     _add_amount(group)
     group.add_argument(
@@ -225,7 +257,9 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="NAME[=WEIGHT]",
         help="let jobs request this accelerator, in proportion to its weight; "
-        "may be repeated; default: all accelerators with equal weights",
+        "may be repeated; default: all accelerators with equal weights, but "
+        "of fpgapool's own only "
+        f"{', '.join(workloads.PEAKS_BYTES_PER_S)}",
     )
     _add_number(
         group,
@@ -252,13 +286,49 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         group.add_argument(option, action="append", metavar=metavar, help=text)
 
 
+def _add_trace(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--trace",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="read the jobs from this file, which may be compressed with gzip",
+    )
+    group.add_argument(
+        "--trace-format",
+        choices=sorted(reading.FORMATS),
+        help="format of the trace: a table of jobs (csv), or a job log of "
+        "Batsim, Slurm's sacct, or the Standard Workload Format (swf); "
+        "default: what its name and content say",
+    )
+    group.add_argument(
+        "--column",
+        action="append",
+        metavar="NAME=COLUMN",
+        help="csv: the file calls the column NAME COLUMN; may be repeated; "
+        f"its other columns are ignored; names: {', '.join(table.COLUMNS)}",
+    )
+    for option, text in (
+        ("--skip-incomplete", "csv: leave out jobs that lack a value"),
+        (
+            "--hash-hosts",
+            "csv: spread hosts over the cluster by a hash of their names, as "
+            "for job logs by the user",
+        ),
+    ):
+        group.add_argument(option, action="store_const", const=True, help=text)
+    for option, (kind, text) in _TRACE.items():
+        _add_number(group, option, None, kind, text)
+
+
 def _add_amount(group: argparse._ArgumentGroup) -> None:
     rate = group.add_mutually_exclusive_group()
     for option, text in (
         (
             "--load",
             "bytes that arrive per second, divided by the rate of all boards' "
-            "DMA pipes",
+            "DMA pipes; with --trace: the time that jobs need at their "
+            "accelerators' rates, divided by the time of all slots until the "
+            "last arrival, to which arrivals are stretched",
         ),
         (
             "--arrivals-per-s",
@@ -273,7 +343,7 @@ def _add_amount(group: argparse._ArgumentGroup) -> None:
             "--jobs-per-host",
             f"number of jobs from each host; default: {JOBS_PER_HOST}",
         ),
-        ("--jobs", "total number of jobs"),
+        ("--jobs", "total number of jobs; with --trace: only the first N"),
     ):
         _add_number(count, option, None, screen.whole(1), text, "N")
     _add_number(
@@ -303,8 +373,9 @@ def _add_strategies(group: argparse._ArgumentGroup) -> None:
         type=_limit,
         default=5,
         metavar="N",
-        help="ra, wra: a job may leave its host after slots of other hosts "
-        "have passed it over this many times (D), or 'none'; default: 5",
+        help="ra, wra: number of times that a job is passed over for slots of "
+        "other hosts before it may use one of them (D), or 'none' if only its "
+        "waiting time counts; default: 5",
     )
     _add_number(
         group,
@@ -317,9 +388,9 @@ def _add_strategies(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--wakeups",
         action="store_true",
-        help="start a scheduling pass as soon as a job may leave its host, as "
-        "the conductor does; without this option, the job waits for the next "
-        "pass",
+        help="start a scheduling pass as soon as a job may leave its host, "
+        "as the conductor does; without this option, the job waits for the "
+        "next pass",
     )
     for option, text in (
         ("--slot-choice", "order in which a job prefers idle slots"),

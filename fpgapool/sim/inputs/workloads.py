@@ -2,9 +2,9 @@
 
 """Synthetic workloads: jobs that arrive at random on a cluster.
 
-Everything is determined by a seed. Each property of the jobs (arrival, host,
-size, accelerator, tenant) has its own random numbers. Changing one property
-leaves the others as they are, so clusters can be compared on the same jobs.
+A seed determines everything. Each property of the jobs (arrival, host, size,
+accelerator, tenant) has its own random numbers. Changing one property leaves
+the others as they are, so clusters can be compared on the same jobs.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class Tenant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
-    """A description of jobs. Exactly one of the last three fields is needed.
+    """Describes jobs; exactly one of the last three fields must be given.
 
     :ivar load: arriving bytes per second, divided by the rate of all boards'
         DMA pipes. Near and above 1, a queue builds up.
     :ivar bias: weight of a host with a board; other hosts have weight 1.
-    :ivar host_weights: by host, a factor for its weight, if it is not 1.
+    :ivar host_weights: by host, a factor for its weight; default 1.
     :ivar tenants: if empty, jobs have no tenant.
-    :ivar jobs_per_host: number of jobs from each host, each host at its own
-        times; a mean if hosts differ.
+    :ivar jobs_per_host: number of jobs from each host, or their mean if the
+        hosts have different weights.
     """
 
     sizes: distributions.SizeDistribution
@@ -84,12 +84,12 @@ class Workload:
         _check_positive(given[0], "the number of jobs or their duration")
         _check_positive(self.load, "load")
         _check_positive(self.bias, "bias")
-        _check_weights(self.accelerators, "accelerators")
+        check_weights(self.accelerators, "accelerators")
         shares = {tenant.name: tenant.share for tenant in self.tenants}
         if len(shares) < len(self.tenants):
             raise ValueError("duplicate tenant name")
         if shares:
-            _check_weights(shares, "tenants")
+            check_weights(shares, "tenants")
         for tenant in self.tenants:
             if not 0 <= (tenant.board_share or 0) <= 1:
                 raise ValueError(
@@ -154,7 +154,6 @@ def make_jobs(
 ) -> list[scenarios.JobSpec]:
     """Draw the jobs of a workload.
 
-    :param seed: the same seed gives the same jobs.
     :returns: the jobs by arrival; ids count from 0.
     :raises ValueError: if the workload does not fit the cluster, or no job
         arrives within its duration.
@@ -277,7 +276,7 @@ def _arrivals(
     cluster: scenarios.Cluster,
     stream: np.random.Generator,
 ) -> metrics.Floats:
-    """Draw arrivals of all hosts, which are also a Poisson process."""
+    """Draw the arrivals of all hosts together, as one Poisson process."""
     rate_per_s = workload.rate_per_s(cluster)
     if workload.duration_s is None:
         count = workload.jobs or (workload.jobs_per_host or 0) * cluster.hosts
@@ -366,7 +365,11 @@ def _check_positive(value: float, name: str) -> None:
         raise ValueError(f"{name} must be above 0 and finite, not {value}")
 
 
-def _check_weights(weights: Mapping[str, float], name: str) -> None:
+def check_weights(weights: Mapping[str, float], name: str) -> None:
+    """Check that something can be drawn by weight.
+
+    :raises ValueError: if a weight is invalid, or all are 0.
+    """
     for key, weight in weights.items():
         if not 0 <= weight < math.inf:
             raise ValueError(

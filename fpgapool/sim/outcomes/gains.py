@@ -116,5 +116,10 @@ def confidence(values: Sequence[float]) -> tuple[float, float]:
     mean, freedom = statistics.fmean(values), len(values) - 1
     if not freedom:
         return mean, math.inf
-    quantile = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _NORMAL
-    return mean, quantile * statistics.stdev(values) / math.sqrt(len(values))
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    return mean, student(freedom) * error
+
+
+def student(freedom: int) -> float:
+    """Return the two-sided 95 % quantile of Student's t."""
+    return _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _NORMAL

@@ -37,7 +37,7 @@ class GoalResult(msgspec.Struct, frozen=True, omit_defaults=True):
         reached it.
     :ivar admitted: whether the policy let the group begin.
     :ivar begun_s: when the group began or was refused.
-    :ivar ended_s: when the last task, or the group, ended; None: it did not.
+    :ivar ended_s: when the last task or the group ended; None: neither did.
     :ivar rate_per_s: tasks completed per second until then.
     """
 
@@ -94,7 +94,6 @@ class Course(msgspec.Struct, frozen=True):
     """Groups over time: a list for each group, with a value for each time.
 
     :ivar members: number of slots that serve the group.
-    :ivar waiting_s: slot-seconds of its waiting tasks.
     :ivar ended: number of tasks that have ended so far.
     """
 

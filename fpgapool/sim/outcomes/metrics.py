@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 import typing
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -68,7 +69,6 @@ class Metrics:
     A job's completion time runs from its arrival to its finish.
 
     :ivar tct95_s: tail completion time, the 95th percentile.
-    :ivar p99_s: 99th percentile of the completion time.
     :ivar dlr: data locality ratio, the share of all bytes that stayed on their
         host.
     :ivar makespan_s: when the last job ended.
@@ -129,13 +129,24 @@ def measure_columns(jobs: Columns) -> Metrics:
     )
 
 
+def mean(found: Sequence[Metrics]) -> Metrics:
+    """Return the means of schedules of the same jobs."""
+    return Metrics(
+        found[0].jobs,
+        *(
+            statistics.fmean(getattr(each, member.name) for each in found)
+            for member in dataclasses.fields(Metrics)[1:]
+        ),
+    )
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Service:
     """How well a schedule met its deadlines.
 
     :ivar sla: the share of the jobs with a deadline that met it.
     :ivar energy_j_per_sla: energy of the whole schedule per job that met its
-        deadline; None: none did, or no power is known.
+        deadline; None: no job did, or no power is known.
     :ivar frames_per_s: frames of these jobs per second of the makespan; None:
         the size of chunks is unknown.
     :ivar wasted_frames: frames computed for jobs that missed their deadlines.
@@ -151,14 +162,59 @@ class Service:
 class Packing:
     """How well containers were spread over hosts.
 
-    :ivar reprogrammings: their number in all slots, including the first in
-        each.
+    :ivar reprogrammings: number in all slots, including the first one in each
+        slot.
     :ivar distance_to_bound: the fraction of the makespan, from 0 to 1, that
         exceeds the earliest possible end of any schedule.
     """
 
     reprogrammings: int
     distance_to_bound: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Treatment:
+    """How jobs and tenants were treated.
+
+    A job's slowdown is its completion time, divided by the time that it would
+    take alone on the fastest slot that is programmed for it.
+
+    :ivar jain: Jain's index of the tenants' mean slowdowns: 1 if all are
+        equal, 1 / tenants if only one tenant is slowed down; None: there are
+        not two tenants.
+    """
+
+    slowdown_mean: float
+    slowdown_p95: float
+    slowdown_p99: float
+    slowdown_max: float
+    programmings_per_job: float
+    jain: float | None
+
+
+def treat(
+    slowdowns: Floats, programmings: Floats, tenants: Sequence[str]
+) -> Treatment:
+    """Measure how jobs were treated; all have the same order.
+
+    :raises ValueError: if there are no jobs.
+    """
+    p95, p99 = np.percentile(slowdowns, (95, 99))
+    _, places = np.unique(np.array(tenants), return_inverse=True)
+    means = np.bincount(places, slowdowns) / np.bincount(places)
+    return Treatment(
+        slowdown_mean=float(slowdowns.mean()),
+        slowdown_p95=float(p95),
+        slowdown_p99=float(p99),
+        slowdown_max=float(slowdowns.max()),
+        programmings_per_job=float(programmings.mean()),
+        jain=jain(means) if means.size > 1 else None,
+    )
+
+
+def jain(values: Floats) -> float:
+    """Return Jain's index of fairness of what each gets."""
+    return float(values.sum() ** 2 / (values.size * (values**2).sum()))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -179,10 +235,7 @@ class Improvement:
 
 
 def improvement(before: Metrics, after: Metrics) -> Improvement:
-    """Compare two schedules of the same jobs.
-
-    :returns: how many times better the second schedule is.
-    """
+    """Compare two schedules of the same jobs."""
     return Improvement(
         act=_ratio(before.act_s, after.act_s),
         tct95=_ratio(before.tct95_s, after.tct95_s),

@@ -8,6 +8,7 @@ All sizes are in bytes, times in seconds, energies in J.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
 import typing
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from fpgapool.sim import files
 from fpgapool.sim import models
@@ -67,13 +69,16 @@ class HostDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     """Results beyond the metrics of the scenario format.
 
-    :ivar tenants: metrics by tenant, if any job has one; "" stands for jobs
-        without one.
+    :ivar tenants: metrics by tenant, if any job has one; "" is for jobs
+        without a tenant.
     :ivar outside: metrics of the jobs from outside the cluster.
     :ivar energy: the energy used; None: the scenario has no power values.
     :ivar tenants_j: by tenant, the energy that its jobs added to that of idle
         devices and hosts, if any job has a tenant.
     :ivar preemptions: how often jobs had to leave their slots to others.
+    :ivar treatment: slowdowns, programmings and fairness; None: jobs need more
+        than slots.
+    :ivar warm_up_jobs: number of the first jobs that metrics leave out.
     """
 
     p50_s: float
@@ -85,22 +90,27 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     outside: metrics.Metrics | None = None
     tenants_j: dict[str, float] = {}
     preemptions: int = 0
+    treatment: metrics.Treatment | None = None
+    warm_up_jobs: int = 0
 
 
 class Result(msgspec.Struct, frozen=True):
     """The results of a scenario under one strategy.
 
     :ivar outcome: the results in the scenario format.
-    :ivar measured: all metrics of all jobs.
     :ivar service: how deadlines were met; None: no job has one.
     :ivar packing: how containers were spread; None: there are none.
+    :ivar slowdowns: of each job; None: jobs need more than slots.
+    :ivar programmings: of each job.
     """
 
     outcome: schedules.Outcome
     measured: metrics.Metrics
     details: Details
+    programmings: metrics.Floats
     service: metrics.Service | None = None
     packing: metrics.Packing | None = None
+    slowdowns: metrics.Floats | None = None
 
 
 def columns(
@@ -120,12 +130,32 @@ def columns(
 
 
 def evaluate(
-    scenario: scenarios.Scenario, outcomes: list[schedules.JobOutcome]
+    scenario: scenarios.Scenario,
+    outcomes: list[schedules.JobOutcome],
+    warm_up_s: float = 0.0,
 ) -> Result:
-    jobs = columns(scenario, outcomes)
+    """Measure a run.
+
+    :param warm_up_s: metrics leave out the jobs that arrive before this time;
+        usage and energy do not.
+    :raises ValueError: if no job arrives later.
+    """
+    every = columns(scenario, outcomes)
+    kept = every.arrivals_s >= warm_up_s
+    jobs = every.of(kept)
     measured = metrics.measure_columns(jobs)
     used = usage.measure(scenario, outcomes)
-    details = _details(scenario, outcomes, used, jobs, measured)
+    model = models.of(scenario.cluster)
+    slowdowns = treatment = None
+    if model is None:
+        slowdowns = _slowdowns(scenario, every)
+        treatment = metrics.treat(
+            slowdowns[kept],
+            used.programmings[kept],
+            [job.tenant for job in _of(scenario.jobs, kept)],
+        )
+    details = _details(scenario, outcomes, used, every, kept)
+    details = msgspec.structs.replace(details, treatment=treatment)
     if scenario.cluster.power is not None:
         outcomes = [
             msgspec.structs.replace(outcome, energy_j=energy_j)
@@ -137,21 +167,54 @@ def evaluate(
         name: getattr(measured, name) for name in METRICS
     }
     service = None
-    if any(job.deadline_s is not None for job in scenario.jobs):
-        service = _measure_service(scenario, outcomes, details.energy)
+    if any(job.deadline_s is not None for job in _of(scenario.jobs, kept)):
+        service = _measure_service(
+            msgspec.structs.replace(scenario, jobs=_of(scenario.jobs, kept)),
+            _of(outcomes, kept),
+            details.energy,
+        )
         found |= dataclasses.asdict(service)
-    model = models.of(scenario.cluster)
     packing = None
     if model is not None:
-        packing = model.measure(scenario, outcomes, measured.makespan_s)
+        makespan_s = float(every.finishes_s.max())
+        packing = model.measure(scenario, outcomes, makespan_s)
         found |= {} if packing is None else dataclasses.asdict(packing)
     return Result(
         schedules.Outcome(outcomes, found),
         measured,
         details,
+        used.programmings,
         service,
         packing,
+        slowdowns,
     )
+
+
+_Each = typing.TypeVar("_Each")
+
+
+def _of(each: Sequence[_Each], kept: npt.NDArray[np.bool_]) -> list[_Each]:
+    return list(itertools.compress(each, kept.tolist()))
+
+
+def _slowdowns(
+    scenario: scenarios.Scenario, jobs: metrics.Columns
+) -> metrics.Floats:
+    cluster = scenario.cluster
+    slots = {
+        (cluster.shape_of(host), cluster.dma_of(host))
+        for host in cluster.fpga_hosts
+    }
+    best_bytes_per_s = {
+        name: max(min(profile.peak_in(shape), dma) for shape, dma in slots)
+        for name, profile in cluster.accelerators.items()
+    }
+    rates = metrics.column(
+        best_bytes_per_s[job.accelerator] for job in scenario.jobs
+    )
+    alone_s = jobs.sizes_bytes / rates
+    # Times of tiny jobs at late times are rounded.
+    return np.maximum(1.0, (jobs.finishes_s - jobs.arrivals_s) / alone_s)
 
 
 def _measure_service(
@@ -195,18 +258,28 @@ def _measure_service(
 
 
 def write(
-    found: Mapping[str, Result],
+    found: Mapping[str, Sequence[Result]],
     path: pathlib.Path,
     groups: Mapping[str, group_results.GroupsResult],
 ) -> None:
     """Write the results, completely or not at all.
 
+    :param found: by strategy, the results of each seed. Jobs and details are
+        those of the first one.
     :raises fpgapool.sim.errors.InputError: if it cannot be written.
     """
     document: dict[str, object] = {
-        "results": {name: each.outcome for name, each in found.items()},
-        "details": {name: each.details for name, each in found.items()},
+        "results": {name: each[0].outcome for name, each in found.items()},
+        "details": {name: each[0].details for name, each in found.items()},
     }
+    if any(len(each) > 1 for each in found.values()):
+        document["seeds"] = {
+            name: [
+                {**one.outcome.metrics, "treatment": one.details.treatment}
+                for one in each
+            ]
+            for name, each in found.items()
+        }
     if groups:
         document["groups"] = groups
     text = msgspec.json.format(msgspec.json.encode(document), indent=1)
@@ -220,18 +293,26 @@ def _details(
     scenario: scenarios.Scenario,
     outcomes: Sequence[schedules.JobOutcome],
     used: usage.Usage,
-    jobs: metrics.Columns,
-    measured: metrics.Metrics,
+    every: metrics.Columns,
+    kept: npt.NDArray[np.bool_],
 ) -> Details:
-    by_host = _groups(jobs, [job.host for job in scenario.jobs])
-    by_tenant = _groups(jobs, [job.tenant for job in scenario.jobs])
+    """Return the details.
+
+    :param kept: for each job, whether metrics count it.
+    """
+    jobs, specs = every.of(kept), _of(scenario.jobs, kept)
+    measured = metrics.measure_columns(jobs)
+    by_host = _groups(jobs, [job.host for job in specs])
+    by_tenant = _groups(jobs, [job.tenant for job in specs])
     hosts, utilisation, energy = _hosts(
-        scenario, used, measured.makespan_s, by_host
+        scenario, used, float(every.finishes_s.max()), by_host
     )
     has_tenants = set(by_tenant) != {""}
     tenants_j: dict[str, float] = {}
     if has_tenants and energy is not None:
-        tenants_j = dict.fromkeys(sorted(by_tenant), 0.0)
+        tenants_j = dict.fromkeys(
+            sorted({job.tenant for job in scenario.jobs}), 0.0
+        )
         for job, energy_j in zip(
             scenario.jobs, used.jobs_j.tolist(), strict=True
         ):
@@ -246,6 +327,7 @@ def _details(
         outside=by_host.get(None),
         tenants_j=tenants_j,
         preemptions=sum(outcome.preemptions for outcome in outcomes),
+        warm_up_jobs=len(outcomes) - len(specs),
     )
 
 
@@ -270,7 +352,7 @@ def _hosts(
     makespan_s: float,
     by_host: Mapping[int | None, metrics.Metrics],
 ) -> tuple[list[HostDetails], Utilisation, Energy | None]:
-    """Return the figures of each host, and of all of them together."""
+    """Return the figures of each host, and those of all together."""
     cluster = scenario.cluster
     hosts = range(cluster.hosts)
     dma = metrics.column(cluster.dma_of(host) for host in hosts)

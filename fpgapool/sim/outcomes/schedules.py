@@ -47,7 +47,7 @@ class InContainer(msgspec.Struct, frozen=True):
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """A time in a slot that the job then had to leave to another one.
+    """A time in a slot that the job then had to leave to another job.
 
     :ivar done_bytes: input that was computed there.
     """
@@ -62,8 +62,8 @@ class Stay(msgspec.Struct, frozen=True):
 class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of a job.
 
-    :ivar start_s: when its last slot, or its core, started to work for it; if
-        none did, when it ended.
+    :ivar start_s: when its last slot or its core started to work for it; if
+        neither did, when it ended.
     :ivar host: the host of its last slot; None: it had no slot.
     :ivar slot: number of the slot on this host.
     :ivar local: whether it ended on its own host.
@@ -71,8 +71,8 @@ class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
         deadline, and there are no cores.
     :ivar core: what it used on a host with cores; None: there are none.
     :ivar container: what its tasks used; None: there are no containers. The
-        job starts when it gets
-        its host; it shares the host's slots, and so has no ``slot``.
+        job starts when it gets its host. It has no ``slot``, because it shares
+        the host's slots.
     :ivar preemptions: how often it had to leave its slot to another job.
     :ivar stays: the slots that it had to leave, if there are no cores.
     :ivar energy_j: energy that it added to that of idle devices and hosts;

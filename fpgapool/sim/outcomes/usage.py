@@ -26,20 +26,22 @@ _Places: typing.TypeAlias = npt.NDArray[np.int64]
 
 
 class _Visits(typing.NamedTuple):
-    """Times of jobs in slots, including the last; vectors in the same order.
+    """The jobs' stays in slots, as vectors in the same order.
 
     :ivar jobs: positions of the jobs in the scenario.
     :ivar hosts: numbers of the hosts; −1: the job had no slot.
+    :ivar programmed: whether the slot had another accelerator before.
     """
 
     jobs: _Places
     hosts: _Places
     taken_s: metrics.Floats
     sizes: metrics.Floats
+    programmed: npt.NDArray[np.bool_]
 
 
 class Usage(typing.NamedTuple):
-    """Use of each host; each field but ``jobs_j`` is a vector over the hosts.
+    """Use of each host: vectors over the hosts, the last two over the jobs.
 
     :ivar slots: number of its slots for jobs.
     :ivar cores_j: energy of its cores with jobs, in addition to the host's; 0
@@ -48,10 +50,10 @@ class Usage(typing.NamedTuple):
     :ivar slots_j: energy of its slots with jobs, in addition to the idle
         device's; 0 without power values.
     :ivar dma_bytes: bytes that went to its device.
-    :ivar egress_bytes: bytes that its NIC sent.
-    :ivar ingress_bytes: bytes that its NIC received.
     :ivar jobs_j: vector over the jobs: energy of each job's slots and core, in
         addition to idle devices and hosts; 0 without power values.
+    :ivar programmings: vector over the jobs: how often a slot was programmed
+        for each, including the first time; not for jobs in containers.
     """
 
     slots: metrics.Floats
@@ -63,6 +65,7 @@ class Usage(typing.NamedTuple):
     egress_bytes: metrics.Floats
     ingress_bytes: metrics.Floats
     jobs_j: metrics.Floats
+    programmings: metrics.Floats
 
 
 class Energy(typing.NamedTuple):
@@ -114,6 +117,9 @@ def measure(
         egress_bytes=added(origin, sizes * remote) + added(at, back * remote),
         ingress_bytes=added(at, sizes * remote) + added(origin, back * remote),
         jobs_j=cores_j + np.bincount(visits.jobs, slots_j, len(outcomes)),
+        programmings=np.bincount(
+            visits.jobs, visits.programmed, len(outcomes)
+        ).astype(np.float64),
     )
 
 
@@ -213,23 +219,41 @@ def _visits(
 ) -> _Visits:
     visits = list(_all_visits(scenario, outcomes))
     taken_s = metrics.column(visit.taken_s for visit in visits)
-    programming_s = scenario.cluster.reconfiguration_s
-    if programming_s and scenario.cluster.heartbeat_s is None:
-        programmed: dict[tuple[int, int | None], str] = {}
-        for place in sorted(
-            range(len(visits)), key=lambda at: visits[at].start_s
-        ):
-            slot = (visits[place].host, visits[place].slot)
-            wanted = scenario.jobs[visits[place].job].accelerator
-            if programmed.get(slot) != wanted:
-                programmed[slot] = wanted
-                taken_s[place] += programming_s
+    programmed = np.zeros(len(visits), dtype=np.bool_)
+    if scenario.cluster.heartbeat_s is None:
+        programmed = _programmed(scenario, visits)
+        taken_s += programmed * scenario.cluster.reconfiguration_s
     return _Visits(
         np.array([visit.job for visit in visits]),
         np.array([visit.host for visit in visits]),
         taken_s,
         metrics.column(visit.size for visit in visits),
+        programmed,
     )
+
+
+def _programmed(
+    scenario: scenarios.Scenario, visits: Sequence[_Visit]
+) -> npt.NDArray[np.bool_]:
+    numbers = {
+        name: at for at, name in enumerate(scenario.cluster.accelerators)
+    }
+    kinds = np.array(
+        [numbers[scenario.jobs[visit.job].accelerator] for visit in visits]
+    )
+    hosts = np.array([visit.host for visit in visits])
+    slots = _places(visit.slot for visit in visits)
+    starts_s = metrics.column(visit.start_s for visit in visits)
+    # The visits of a slot stand together, in the order of time.
+    order = np.lexsort((starts_s, slots, hosts))
+    before, after = order[:-1], order[1:]
+    programmed = np.ones(len(visits), dtype=np.bool_)
+    programmed[after] = (
+        (hosts[before] != hosts[after])
+        | (slots[before] != slots[after])
+        | (kinds[before] != kinds[after])
+    )
+    return programmed
 
 
 def energy(

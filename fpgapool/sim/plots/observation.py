@@ -24,7 +24,6 @@ _BUSY, _LOCAL, _REMOTE = range(3)
 class Course:
     """Means over time bins of equal length.
 
-    :ivar busy_slots: number of slots with jobs.
     :ivar local_bytes_per_s: input rate of jobs on their own host.
     :ivar remote_bytes_per_s: input rate of the other jobs.
     """
@@ -91,7 +90,7 @@ class Observer:
         before = self._jobs[slot]
         if before is not None:
             self._busy -= 1
-            # If rates are not constant, this is the whole job.
+            # If rates are not constant, this is the whole input.
             missed = before.size_bytes - float(self._carried[slot])
             took_s = now - self._since_s[slot]
             if not self._rates_hold and took_s > 0 and missed:

@@ -20,7 +20,7 @@ if typing.TYPE_CHECKING:
     from matplotlib import axes as mpl_axes
     from matplotlib import figure as mpl_figure
 
-#: One dark and one light colour, which also differ in grey.
+#: One dark and one light colour, which also differ in greyscale.
 LOCAL_COLOUR = "#2F5D8C"
 REMOTE_COLOUR = "#F0A63C"
 
@@ -79,7 +79,10 @@ def _shares(
     per_row: int,
     end_s: float,
 ) -> npt.NDArray[np.float64]:
-    """Shares of the time, local and remote, by row and column."""
+    """Return the shares of the slots' time for local and for remote jobs.
+
+    They are by row and column of the picture.
+    """
     places = {name: place // per_row for place, name in enumerate(names)}
     rows = math.ceil(len(names) / per_row)
     shares = np.zeros((2, rows, _COLUMNS))

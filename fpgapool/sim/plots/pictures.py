@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import pathlib
 import re
+import typing
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -22,16 +23,32 @@ from fpgapool.sim.outcomes import results
 from fpgapool.sim.outcomes import schedules
 from fpgapool.sim.plots import observation
 
-# With more than this, bars of single jobs cannot be distinguished.
+# Beyond these limits, bars of single jobs cannot be distinguished.
 _MOST_SLOTS = 32
 _MOST_JOBS = 300
 _MOST_ORIGINS = 9
 
 
-def prepare(directory: pathlib.Path, source: str) -> None:
+#: The formats of pictures, by the extension of their files.
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+class Files(typing.NamedTuple):
+    """What pictures are called: directory, start of the names, extension."""
+
+    directory: pathlib.Path
+    start: str = ""
+    suffix: str = ".png"
+
+    def path(self, name: str) -> pathlib.Path:
+        return self.directory / f"{self.start}{name}{self.suffix}"
+
+
+def prepare(target: pathlib.Path, source: str) -> Files:
     """Check before a run that pictures can be drawn after it.
 
-    :param directory: directory for the pictures; created if needed.
+    :param target: directory for the pictures, created if needed; or, with the
+        extension of a picture, a file whose name begins those of all.
     :raises errors.InputError: if they cannot be drawn.
     """
     if importlib.util.find_spec("matplotlib") is None:
@@ -41,14 +58,18 @@ def prepare(directory: pathlib.Path, source: str) -> None:
             "matplotlib is not installed; install it with: "
             "pip install 'fpgapool[plot]'",
         )
-    files.make_directory(directory)
+    if target.suffix.lower() not in SUFFIXES or target.is_dir():
+        files.make_directory(target)
+        return Files(target)
+    files.make_directory(target.parent)
+    return Files(target.parent, f"{target.stem}-", target.suffix)
 
 
 def draw(
     scenario: scenarios.Scenario,
     found: Mapping[str, results.Result],
     observers: Mapping[str, observation.Observer],
-    directory: pathlib.Path,
+    names: Files,
 ) -> list[pathlib.Path]:
     """Draw schedules.
 
@@ -61,9 +82,9 @@ def draw(
         f"{len(scenario.cluster.fpga_hosts)} boards, "
         f"{len(slots)} slots, {len(scenario.jobs)} jobs"
     )
-    completions = directory / "completion-times.png"
-    utilisation = directory / "utilisation.png"
-    timelines = _file_names(directory, found)
+    completions = names.path("completion-times")
+    utilisation = names.path("utilisation")
+    timelines = _file_names(names, found)
     # All have the same time axis, because readers compare them side by side.
     end_s = max(
         job.finish_s for each in found.values() for job in each.outcome.jobs
@@ -88,20 +109,20 @@ def draw(
             subtitle=subtitle,
         )
     except OSError as error:
-        raise files.unusable(directory, error) from error
+        raise files.unusable(names.directory, error) from error
     return [*timelines.values(), completions, utilisation]
 
 
 def draw_groups(
     scenario: scenarios.Scenario,
     courses: Mapping[str, group_results.Course],
-    directory: pathlib.Path,
+    names: Files,
 ) -> pathlib.Path:
     """Draw the sizes and queues of groups over time.
 
     :raises errors.InputError: if it cannot be written.
     """
-    path = directory / "groups.png"
+    path = names.path("groups")
     try:
         plots.draw_groups(
             courses,
@@ -111,21 +132,21 @@ def draw_groups(
             f"{scenario.group_slots} slots for {len(scenario.groups)} groups",
         )
     except OSError as error:
-        raise files.unusable(directory, error) from error
+        raise files.unusable(names.directory, error) from error
     return path
 
 
 def _file_names(
-    directory: pathlib.Path, strategies: Mapping[str, object]
+    names: Files, strategies: Mapping[str, object]
 ) -> dict[str, pathlib.Path]:
-    """Return a file for each strategy, whose name may be any text."""
+    """Return a file for each strategy; its name may be any text."""
     paths: dict[str, pathlib.Path] = {}
     for name in strategies:
         stem = f"timeline-{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:100]}"
-        path = directory / f"{stem}.png"
+        path = names.path(stem)
         number = 2
         while path in paths.values():
-            path = directory / f"{stem}-{number}.png"
+            path = names.path(f"{stem}-{number}")
             number += 1
         paths[name] = path
     return paths

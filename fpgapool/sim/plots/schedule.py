@@ -81,7 +81,7 @@ def make_axes(
         right=0.985,
         top=1 - _TOP_IN / height_in,
         bottom=_BOTTOM_IN / height_in,
-        # A fraction of the mean height of both.
+        # A fraction of the mean height of the two axes.
         hspace=2 * _GAP_IN / (rows_in + _QUEUE_IN),
     )
     slots = figure.add_subplot(grid[0])

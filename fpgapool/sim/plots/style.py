@@ -127,11 +127,12 @@ def make_rows(
 
 
 def save(figure: mpl_figure.Figure, path: pathlib.Path) -> None:
-    """Write a figure as a PNG file.
+    """Write a figure in the format that the file's extension names.
 
     :raises OSError: if it cannot be written.
     """
-    figure.savefig(path, format="png", dpi=_DPI)
+    kind = path.suffix.removeprefix(".").lower()
+    figure.savefig(path, format=kind, dpi=_DPI)
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:

@@ -4,8 +4,8 @@
 
 Each factory takes the policy's own options by name
 (:func:`fpgapool.strategies.options.own`). It raises ValueError for unknown
-options and for values out of range. Each module has one policy. A policy
-divides the slots of a scaling set and keeps no state about groups.
+options and for values out of range. A policy divides the slots of a scaling
+set and keeps no state about groups.
 """
 
 import typing

@@ -26,9 +26,9 @@ class EdfPolicy(elasticity.Policy):
     """Gives all slots above the minimums to the earliest deadline.
 
     The group with the earliest deadline gets as many slots as it may have,
-    then the next group. With whole slots and no programming time, no other
-    policy meets more deadlines. Goals that are rates are refused. Groups
-    without a goal keep their sizes.
+    then the next group. If programming took no time, no other policy would
+    meet more deadlines. Goals that are rates are refused. Groups without a
+    goal keep their sizes.
     """
 
     period_s = 1.0
@@ -86,7 +86,7 @@ def minimum_of(
 ) -> dict[elasticity.GroupId, int]:
     """Return the first size of a group with a new goal: its minimum.
 
-    It is at least one slot: without any, no task could start.
+    It is at least one slot, because no task could start without one.
 
     :raises goals.Infeasible: if the minimums need more slots than there are.
     """

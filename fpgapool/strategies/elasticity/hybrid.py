@@ -2,10 +2,9 @@
 
 """Rates get the slots that they need; the earliest deadlines get the rest.
 
-It can refuse goals that the pool could not meet in addition to the existing
-ones. Needs are counted in slots and slot-seconds, as if all slots of the set
-were busy: slots that share a link are slower then, and each deadline that
-starts can make this happen.
+The policy can refuse goals that the pool could not meet in addition to the
+existing ones. It measures needs as if all slots of the set were busy, because
+slots that share a link are slower then.
 """
 
 import dataclasses
@@ -28,8 +27,8 @@ class HybridOptions(throughput.ThroughputOptions):
     """Options of :class:`HybridPolicy`.
 
     :param admission: whether goals that do not fit are refused.
-    :param usable: the fraction of the slots left by rates that admission
-        counts on for deadlines.
+    :param usable: the fraction of the slots left by rates that, for admission,
+        deadlines can use.
     :param try_fewer: whether groups that meet their goals try one slot fewer
         when there are too few slots for all rates.
     """
@@ -42,7 +41,7 @@ class HybridOptions(throughput.ThroughputOptions):
 
 
 class HybridPolicy(elasticity.Policy):
-    """Serves rates as ``throughput`` does, and deadlines as ``edf`` does."""
+    """Serves rates like ``throughput``, and deadlines like ``edf``."""
 
     period_s = 1.0
     serves_goals = True
@@ -194,7 +193,7 @@ def earliest_deadline_s(
     slots: float,
     now: float,
 ) -> float | None:
-    """Return the earliest deadline that fits, from a wanted one on.
+    """Return the earliest deadline that fits and is not before a wanted one.
 
     :param due: the other deadlines, the earliest first, each with the
         slot-seconds that it still needs.
@@ -244,9 +243,9 @@ def _is_due(group: elasticity.GroupView) -> bool:
 def _at_full(
     group: elasticity.GroupView, view: elasticity.View
 ) -> elasticity.GroupView:
-    """Return a group with its goal measured as if all slots were busy.
+    """Return a group whose goal is measured as if all slots were busy.
 
-    A group without finished tasks counts as the average of the others.
+    A group without finished tasks is assumed to be like the average.
     """
     goal = group.goal
     assert goal is not None

@@ -36,9 +36,9 @@ class ThroughputOptions(edf.EdfOptions):
 class ThroughputPolicy(elasticity.Policy):
     """Gives each group with a goal the slots that it requests.
 
-    If there are more, groups with deadlines share the rest in turn, those
-    furthest behind first. If there are fewer, the slots go to the groups
-    furthest behind. Groups without a goal keep their sizes.
+    Groups with deadlines get the remaining slots in turn, those furthest
+    behind first. If there are too few slots, those go to the groups furthest
+    behind. Groups without a goal keep their sizes.
     """
 
     period_s = 1.0
@@ -74,7 +74,7 @@ class ThroughputPolicy(elasticity.Policy):
         if free >= least:
             return {group_id: min(free, newcomer.max_size)}
         groups = [g for g in view.pursuing() if g.id != group_id]
-        # Slots that must still stay in their groups follow later.
+        # Slots that must stay in their groups for now are moved later.
         movable = [dataclasses.replace(group, staying=0) for group in groups]
         asked = requests(movable, view.slots, now, self.options.try_fewer)
         sizes = {group.id: group.wanted for group in groups}

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fpgapool.core import model
-from fpgapool.core import ordered
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import columns as job_columns
@@ -26,7 +25,7 @@ from fpgapool.core.topology import boards as idle_boards
 from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.core.topology import slots
 from fpgapool.strategies import options as opts
-from fpgapool.vocabulary import codes
+from fpgapool.strategies.joint import rates as rates_strategy
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
@@ -36,39 +35,38 @@ _Flags: typing.TypeAlias = npt.NDArray[np.bool_]
 _ROUNDING = 1.0 - 1e-9
 # More bytes/s than any pipe carries.
 _MOST = 1e300
-# The least gain of a job, as a fraction of its rate.
-_LEAST_GAIN = 0.02
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EraOptions(opts.Numbers):
     """Options of :class:`EraStrategy`.
 
-    "Its peak" is the rate that a job would get if only the DMA pipe limited
-    it. :data:`AS_WRITTEN` has the values of the first version of this rule.
+    A job's "peak" is the rate that it would get if only the DMA pipe limited
+    it.
 
-    :param size_power: a job's work is its bytes to this power …
-    :param aging_per_s: … divided by 1 + this × seconds waited.
+    :param size_power: a job's work is its bytes to this power.
+    :param aging_per_s: the work is divided by 1 + this × seconds waited.
     :param long_from: a job is long if it is larger than this fraction of the
         latest jobs; 1: no job is long.
     :param long_factor: factor for the work of a long job.
     :param min_share: a job whose own host has no board may go where its rate
-        is at least this fraction of its peak …
-    :param min_share_idle: … this fraction while many slots are idle …
-    :param min_free: … or where at least this fraction of each pipe that it
-        needs is free.
-    :param patience: these fractions are divided by 1 + this × the seconds
+        is at least this fraction of its peak.
+    :param min_share_idle: the same fraction while many slots are idle.
+    :param min_free: such a job may also go where at least this fraction of
+        each pipe that it needs is free.
+    :param patience: the minimum shares are divided by 1 + this × the seconds
         waited per second that the job would take at its peak.
     :param leave_s_per_byte: a job leaves its own host, which has a board,
         after this many seconds per byte; at once while many slots are idle.
-    :param leave_min_share: it goes only where its rate is at least this
-        fraction of its peak.
-    :param leave_penalty: factor for the work of such a job …
-    :param leave_penalty_idle: … and the factor while many slots are idle.
+    :param leave_min_share: a job leaves its own host only for a rate of at
+        least this fraction of its peak.
+    :param leave_penalty: factor for the work of a job that leaves its own
+        host.
+    :param leave_penalty_idle: the same factor while many slots are idle.
     :param idle_share: "many slots are idle" means at least this fraction of
         all slots; above 1: never.
-    :param loss_weight: the rates that other jobs lose because of a job, times
-        this, are subtracted from its rate.
+    :param loss_weight: a job's rate is reduced by this × the rates that other
+        jobs lose because of it.
     :param spread: the work is multiplied by 1 + this × the fraction of the
         board's slots that are taken.
     """
@@ -90,7 +88,7 @@ class EraOptions(opts.Numbers):
     spread: float = 0.1
 
 
-#: The first version of the rule, without later improvements.
+#: An earlier version of the rule, for comparison.
 AS_WRITTEN = EraOptions(
     long_from=1.0,
     long_factor=1.0,
@@ -104,26 +102,26 @@ AS_WRITTEN = EraOptions(
 )
 
 
-class EraStrategy(strategy.Strategy):
+class EraStrategy(rates_strategy.RatesStrategy):
     """Takes the best allowed pair until no pair is left.
 
     Equal pairs are ordered by the job's arrival, then by the number of flows
-    on the board, then by whether the slot must be programmed, then by
-    ``index``.
+    on the board, then by whether the slot must be programmed, then by the
+    slot's position.
     """
-
-    wants_rates = True
-    # Rates change, and patience ends, without any event.
-    look_again_s = 1.0
 
     def __init__(self, options: EraOptions) -> None:
         self.options = options
 
-    def key(self, job: model.Job) -> ordered.Key:
-        return (job.arrival_s, job.id)
+    def make_kinds(self, loads: pipe_loads.Loads) -> job_columns.Columns:
+        return job_columns.Columns(loads, self._weight)
 
-    def weight(self, job: model.Job) -> float:
+    def _weight(self, job: model.Job) -> float:
         return float(job.claimed_bytes**self.options.size_power)
+
+    def look_again_s(self, view: pool_view.PoolView) -> float | None:
+        # Rates change, and patience ends, without any event.
+        return 1.0
 
     def patience_s(self, job: model.Job) -> float | None:
         return self.options.leave_s_per_byte * job.claimed_bytes
@@ -139,13 +137,6 @@ class EraStrategy(strategy.Strategy):
             if choice is None:
                 break
             yield choice
-
-    def reasons(
-        self, view: pool_view.PoolView, job_id: model.JobId
-    ) -> tuple[str, ...]:
-        if view.record(job_id).homed:
-            return (codes.WAITING_FOR_LOCAL,)
-        return (codes.REMOTE_LIMIT,)
 
 
 class _Pairs(typing.NamedTuple):
@@ -176,7 +167,7 @@ class _Pass:
         self._view = view
         self._now = now
         self._loads = typing.cast(pipe_loads.Loads, view.loads)
-        self._columns = typing.cast(job_columns.Columns, view.columns)
+        self._columns = typing.cast(job_columns.Columns, view.kinds)
         self._boards = typing.cast(idle_boards.Boards, view.boards)
         self._up_count = sum(view.slots.up_by_shape.values())
         self._long_bytes = self._columns.recent_sizes.quantile(
@@ -222,7 +213,7 @@ class _Pass:
     # -- the pool, its jobs and its boards --------------------------------
 
     def _read_pool(self) -> None:
-        """Compute each pipe's free rate, and the share of one more flow."""
+        """Compute each pipe's free rate, and what one more flow would get."""
         options, loads, view = self._options, self._loads, self._view
         busy = self._up_count - view.slots.idle_total
         self._is_idle = 1.0 - busy / self._up_count >= options.idle_share
@@ -326,7 +317,7 @@ class _Pass:
                 self._far_works, self._far_first = self._first_of_kinds(
                     works, kind_of
                 )
-        # The first job of each kind stands for all of them.
+        # The first job of each kind represents all of them.
         self._waits: _Floats = self._waits_per_byte(chosen[self._far_first])
         self._peaks: _Floats = columns.peaks[numbers]
         self._ratios: _Floats = columns.return_ratios[numbers]
@@ -340,7 +331,7 @@ class _Pass:
     ) -> tuple[_Floats, _Numbers]:
         """Return the least work of each kind's jobs, and the job with it.
 
-        Jobs with infinite work do not count.
+        Jobs with infinite work are ignored.
         """
         least: _Floats = np.full(len(self._numbers), math.inf)
         np.minimum.at(least, kind_of, works)
@@ -404,7 +395,7 @@ class _Pass:
         )
         fits = [
             [
-                _slot_for(groups[number], target, "") is not None
+                target.slot_for(groups[number], "") is not None
                 for target in self._boards.at(self._targets)
             ]
             for number in found.tolist()
@@ -484,7 +475,8 @@ class _Pass:
         ):
             losses = losses + remote * _excess(flow, self._left[pipes])
         return np.maximum(
-            rates - self._options.loss_weight * losses, _LEAST_GAIN * rates
+            rates - self._options.loss_weight * losses,
+            rates_strategy.LEAST_GAIN * rates,
         )
 
     def _assign_first(
@@ -497,13 +489,10 @@ class _Pass:
                 self._first if self._is_local[kind, at] else self._far_first
             )
             record = self._record(int(first[kind]))
+            target = self._boards.targets[self._targets[at]]
+            group = typing.cast(queued.JobGroup, record.group)
             slot = typing.cast(
-                slots.Slot,
-                _slot_for(
-                    typing.cast(queued.JobGroup, record.group),
-                    self._boards.targets[self._targets[at]],
-                    record.job.accelerator,
-                ),
+                slots.Slot, target.slot_for(group, record.job.accelerator)
             )
             ranked.append(
                 (
@@ -530,19 +519,3 @@ def _is_choosy(group: queued.JobGroup) -> bool:
 def _excess(wanted: _Floats, left: _Floats) -> _Floats:
     """Return by how much the wanted rates exceed the free ones."""
     return np.maximum(wanted - left, 0.0)
-
-
-def _slot_for(
-    group: queued.JobGroup, target: idle_boards.Target, accelerator: str
-) -> slots.Slot | None:
-    """Return the target's slot that a group's job gets, if any fits."""
-    if not group.fits_shape(target.shape):
-        return None
-    found: slots.Slot | None = None
-    for slot in target.slots:
-        if slot.id in group.avoiding:
-            continue
-        if slot.starts_at_once(accelerator):
-            return slot
-        found = found or slot
-    return found

@@ -52,16 +52,16 @@ def hjf_key(contender: strategy.Contender, now: float) -> ordered.Key:
 
 def is_lost(contender: strategy.Contender, now: float) -> bool:
     """Return whether a job misses its deadline even with the slot."""
-    return (
-        now + contender.slot_s > contender.deadline_s + deadlines.TOLERANCE_S
-    )
+    end_s = now + contender.attach_s + contender.slot_s
+    return end_s > contender.deadline_s + deadlines.TOLERANCE_S
 
 
 def need_key(contender: strategy.Contender, now: float) -> ordered.Key:
     """Return a key that sorts first the jobs that only a slot can save.
 
-    Of these, the job with the least slack is first. Next come the jobs that
-    their CPU core finishes in time. Last come those that are late in any case.
+    Of these, the job with the least slack is first; the time to attach the
+    slot is no part of it. Next come the jobs that their CPU core finishes in
+    time. Last come those that are late in any case.
     """
     slack_s = 0.0
     if is_lost(contender, now):

@@ -24,7 +24,7 @@ class AffinityOptions:
 
     :param affinity_misses: jobs take any slot after this many slots have
         passed over their application, instead of after a time. This is for
-        simulations: in a pool, such passes come in bursts.
+        simulations: in a pool, misses come in bursts.
     """
 
     largest_first: bool = False
@@ -41,8 +41,7 @@ class AffinityPlacement(ra.RaPlacement):
     threshold; see :class:`.offers.AffineOffers`. The hosts of jobs do not
     matter.
 
-    :param options: those about a job's own host, and about leaving it, have no
-        effect.
+    :param options: those about a job's own host and leaving it have no effect.
     :param misses: see :class:`AffinityOptions`.
     """
 

@@ -24,7 +24,7 @@ _FEW = 8
 
 
 class AnyPlacement(base.Placement):
-    """Serves jobs in key order; a job that fits no idle slot blocks no other.
+    """Serves jobs in key order; a job that fits no idle slot is passed over.
 
     Among slots of equal rank, the placement prefers one that need not be
     programmed for the job, except under ``index``.

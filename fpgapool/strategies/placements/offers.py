@@ -55,7 +55,8 @@ class Offers:
         self._counts_skips = counts_skips
         self._swaps = swaps
         self._offered: set[model.SlotId] = set()
-        # Ranks of hosts with an idle slot that fits a waiting job of the host.
+        # Ranks of hosts with an idle slot that fits a job waiting for this
+        # host.
         self._local_ranks: list[ordered.Key] | None = None
 
     def make_one(self) -> abc.Sequence[strategy.Choice]:
@@ -162,7 +163,7 @@ class Offers:
             yield (shape, True)
 
     def _has_remote_job(self, group: queued.JobGroup) -> bool:
-        """Return whether a job would take another host's slot, or count it."""
+        """Return whether a job may take another host's slot, or be skipped."""
         return bool(
             group.roaming or (self._counts_skips and group.homed_count)
         )
@@ -403,8 +404,8 @@ class AffineOffers(Offers):
                     return key
             return None
         needed_s = (1.0 - fitness) * self._wait_s
-        # Usually all jobs decline. If the one that has waited longest does,
-        # all do.
+        # Usually all jobs decline: if the one that has waited longest
+        # declines, so do the others.
         oldest_s = jobs.oldest_s(group)
         if not times.has_waited(oldest_s, needed_s, self._view.now):
             self._expect(oldest_s, needed_s)
@@ -430,12 +431,12 @@ def _fitness(slot: slots.Slot, accelerator: str, held: list[str]) -> float:
 
 
 def fitness(n_acc: int, n: int) -> float:
-    """Return how well an accelerator fits a device."""
+    """Return an accelerator's share of a device's jobs; inf if none."""
     return n_acc / n if n else math.inf
 
 
 def threshold_by_misses(misses: int, allowed: int) -> float:
-    """Return the least fitness that a job with this many misses accepts.
+    """Return the minimum fitness that a job with this many misses accepts.
 
     :param misses: how often the job was passed over since the last grant.
     :param allowed: number of misses after which it takes any slot; 0: it

@@ -23,13 +23,13 @@ class RaPlacement(base.Placement):
     """Offers each idle slot once, to jobs of its own host first.
 
     The placement visits only slots whose offer has an effect: a job takes the
-    slot, or counts that the slot passed it over. During a pass, the set of
-    these slots only shrinks.
+    slot, or the slot counts as having passed over a job. During a pass, the
+    set of these slots only shrinks.
 
     Under ``offer_order`` ``least_busy`` and ``random``, a job may get another
-    slot of the same shape and host than the offered one: a slot that has not
-    been offered yet and need not be programmed, if the offered one must be.
-    The offered slot is then offered again.
+    slot of the same shape and host instead. That slot has not been offered yet
+    and, unlike the offered one, need not be programmed. The offered slot is
+    then offered again.
 
     :param misses: with affinity: see :class:`.offers.AffineOffers`.
     :param queue_of: see :class:`.offers.Offers`.

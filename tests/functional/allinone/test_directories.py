@@ -71,7 +71,7 @@ def test_a_state_directory_without_room_for_sockets_is_refused(
     assert_refused(root / "run", longest.with_name(longest.name + "d"), "long")
     assert not longest.with_name(longest.name + "d").exists()
     # So would be the state below the directory of the front doors.
-    assert_refused(longest, None, "sockets would be too long")
+    assert_refused(longest, None, "socket paths would be too long")
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o710, 0o702])

@@ -206,7 +206,7 @@ def test_cbc_and_back_without_secrets_in_the_command_line(shell: Run) -> None:
     )
     # The last one forgot --decrypt.
     assert done.returncode == 2
-    assert b"x is already encrypted, because x.iv exists" in done.stderr
+    assert b"x seems to be encrypted: x.iv exists" in done.stderr
     assert not (shell.directory / "z").exists()  # type: ignore[attr-defined]
 
 

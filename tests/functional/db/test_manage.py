@@ -171,7 +171,7 @@ def test_purge(run, synced, monkeypatch):
     exit_code, output, _ = run("db", "purge", "--older-than-days", "30")
     assert (exit_code, output) == (
         0,
-        "5 sessions deleted.\n0 rows of deleted instances deleted.\n",
+        "5 sessions deleted.\n0 rows of former instances deleted.\n",
     )
     left = synced.list_sessions(limit=10)
     assert [one.id for one in left] == [7, 1]

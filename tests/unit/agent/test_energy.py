@@ -32,7 +32,8 @@ def test_holders_share_a_board_but_not_another(meter):
     meter.set_holders({FIRST: 1, SECOND: 3, OTHER: 2}, 1.0)
     meter.set_power("b0", 30.0, 3.0)
     found = [meter.energy_j(key, 4.0) for key in KEYS]
-    assert found == pytest.approx([20 + 20 + 15, 20 + 15, 20])
+    # Between the readings of 20 and 30 W, their mean.
+    assert found == pytest.approx([25 + 25 + 15, 25 + 15, 20])
 
 
 def test_a_new_holder_begins_at_nothing(meter):
@@ -57,6 +58,22 @@ def test_a_reading_does_not_count_for_ever(meter):
     meter.set_holders({FIRST: 1}, 0.0)
     assert meter.energy_j(FIRST, 1000.0) == pytest.approx(100.0)
     assert meter.energy_j(FIRST, 2000.0) == pytest.approx(100.0)
+
+
+def test_a_former_holder_does_not_change_with_later_readings(meter):
+    meter.set_power("b0", 20.0, 0.0)
+    meter.set_holders({FIRST: 1, SECOND: 2}, 0.0)
+    meter.set_holders({SECOND: 2}, 1.0)
+    meter.set_power("b0", 40.0, 2.0)
+    assert meter.energy_j(FIRST, 3.0) == pytest.approx(10)
+    assert meter.energy_j(SECOND, 3.0) == pytest.approx(15 + 30 + 40)
+
+
+def test_the_power_counts_until_a_reading_fails(meter):
+    meter.set_power("b0", 20.0, 0.0)
+    meter.set_holders({FIRST: 1}, 0.0)
+    meter.set_power("b0", None, 1.0)
+    assert meter.energy_j(FIRST, 3.0) == pytest.approx(20)
 
 
 def test_a_clock_that_stands_still_adds_nothing(meter):

@@ -128,7 +128,7 @@ def test_other_descriptors_are_closed_at_once(kept, timers, make):
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_so_many_descriptors_are_those_of_no_session(kept, timers, count):
     fds = (mapping.ClientEnd().leave() + mapping.ClientEnd().leave())[:count]
-    with pytest.raises(ValueError, match=f"not {count}"):
+    with pytest.raises(ValueError, match=f"got {count}"):
         kept.keep(KEY, fds)
     assert are_closed(fds)
     assert timers.due == []

@@ -136,7 +136,12 @@ class FakeConductor:
         self.requests: list[objects.OpenRequest] = []
         self.refusal: tuple[str, str] | None = None
         self.failure: Exception | None = None
-        self.dry = objects.DryRun(state=states.PREPARING, expected_wait_s=0.0)
+        self.dry = objects.DryRun(
+            state=states.PREPARING,
+            expected_wait_s=0.0,
+            expected_wait_low_s=0.0,
+            expected_wait_high_s=0.0,
+        )
         self.renewed: list[str] = []
         self.deaf = False
         self.revoked: list[str] = []

@@ -16,7 +16,9 @@ def test_a_project_has_no_more_places_than_its_share() -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(made.place("p"))
-        with pytest.raises(errors.ApiError, match="of the project") as caught:
+        with pytest.raises(
+            errors.ApiError, match="from this project"
+        ) as caught:
             stack.enter_context(made.place("p"))
         assert caught.value.code == codes.TOO_MANY_UPLOADS
         with made.place("other"):

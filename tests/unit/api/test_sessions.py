@@ -76,6 +76,8 @@ def test_a_dry_run_says_that_there_is_a_slot(world):
             "state": "PREPARING",
             "reasons": [],
             "expected_wait_s": 0.0,
+            "expected_wait_low_s": 0.0,
+            "expected_wait_high_s": 0.0,
         }
     }
     assert world.conductor.views == before
@@ -89,16 +91,22 @@ def test_a_dry_run_says_why_there_is_none_and_when(world):
         state=states.QUEUED,
         reasons=(codes.WAITING_FOR_LOCAL,),
         expected_wait_s=4.5,
+        expected_wait_low_s=1.0,
+        expected_wait_high_s=20.0,
     )
     assert _dry_run(world).json["dry_run"] == {
         "state": "QUEUED",
         "reasons": [
             {
                 "code": codes.WAITING_FOR_LOCAL,
-                "message": "The session waits for a slot on its own host.",
+                "message": (
+                    "The session is waiting for a slot on its own host."
+                ),
             }
         ],
         "expected_wait_s": 4.5,
+        "expected_wait_low_s": 1.0,
+        "expected_wait_high_s": 20.0,
     }
 
 
@@ -112,6 +120,8 @@ def test_a_refusal_is_an_answer_of_a_dry_run(world):
         "state": "REJECTED",
         "reasons": [{"code": codes.QUOTA_EXCEEDED, "message": "too many"}],
         "expected_wait_s": None,
+        "expected_wait_low_s": None,
+        "expected_wait_high_s": None,
     }
 
 

@@ -50,6 +50,14 @@ def test_what_was_written_is_read(store, directory):
     assert b"".join(again.read(location)) == DATA
 
 
+def test_a_file_of_which_nothing_is_read_is_closed(store):
+    location = store.write(RECORD, samples.incoming(DATA))
+    chunks = store.read(location)
+    chunks.close()
+    with pytest.raises(exception.StoreFailed, match="closed file"):
+        next(chunks)
+
+
 def test_a_file_can_be_deleted_again_and_again(store, directory):
     location = store.write(RECORD, samples.incoming(DATA))
     store.delete(location)

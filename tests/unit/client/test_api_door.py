@@ -42,6 +42,8 @@ SESSION = {
     "connection": None,
     "queue_position": 1,
     "expected_wait_s": None,
+    "expected_wait_low_s": None,
+    "expected_wait_high_s": None,
     "pending_reasons": [],
     "chunk_bytes": None,
 }

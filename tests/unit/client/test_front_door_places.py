@@ -76,7 +76,7 @@ def test_a_link_to_a_socket_in_a_private_directory_is_used(
 def _link(place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
     moved = place.rename(place.with_name("elsewhere"))
     place.symlink_to(moved)
-    return "is not a directory, or is a symbolic link"
+    return "is a symbolic link or not a directory"
 
 
 def _open_to_group(

@@ -159,7 +159,7 @@ def test_without_a_leader():
     subject = auditor(conductor)
     (found,) = subject.find()
     assert found.kind == findings.NO_LEADER
-    assert "held by c1" in found.detail
+    assert "lease: c1" in found.detail
     # As long as nobody renews the lease, nobody is asked again.
     assert conductor.asked == 1
     lines = subject.repair([finding(findings.SESSION_DIFFERS), found])
@@ -171,7 +171,7 @@ def test_a_lease_that_was_given_back():
     database.lease = db_api.Lease(holder="", epoch=4, renewals=2)
     conductor = Conductor([])
     (found,) = auditor(conductor, database).find()
-    assert "held by none" in found.detail
+    assert "lease: none" in found.detail
     assert conductor.asked == 0
 
 

@@ -52,7 +52,12 @@ def _known(pool: world.Conductor) -> tuple[object, ...]:
 
 def test_it_would_have_a_slot_at_once(single):
     found = ask(single)
-    assert found == objects.DryRun(state=states.PREPARING, expected_wait_s=0.0)
+    assert found == objects.DryRun(
+        state=states.PREPARING,
+        expected_wait_s=0.0,
+        expected_wait_low_s=0.0,
+        expected_wait_high_s=0.0,
+    )
     assert single.view(single.open()).state == states.PREPARING
 
 
@@ -77,7 +82,9 @@ def test_the_expected_wait_is_that_of_a_session(single):
     assert found.expected_wait_s is not None
     view = single.view(single.open())
     assert view.queue_position == 1
-    assert found.expected_wait_s == view.expected_wait_s
+    for part in ("", "_low", "_high"):
+        name = f"expected_wait{part}_s"
+        assert getattr(found, name) == getattr(view, name)
 
 
 @pytest.mark.parametrize(

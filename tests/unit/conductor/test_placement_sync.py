@@ -314,7 +314,7 @@ def test_devices_are_kept_up_while_nova_is_away(world, caplog):
     world.allocate("vm")
     for _ in range(3):
         world.look(after_s=5)
-    told = "Cannot find out which instances hold reservations"
+    told = "Cannot query Nova about reservations"
     assert caplog.text.count(told) == 1
     assert "Cannot update devices" not in caplog.text
     # Sooner than Nova is asked again.

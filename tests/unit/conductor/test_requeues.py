@@ -178,7 +178,7 @@ def test_a_lost_host_is_a_reason():
     assert (view.state, view.reason, view.message) == (
         states.PREPARING,
         codes.HOST_LOST,
-        "the host of its slot does not report",
+        "its slot's host does not report",
     )
 
 

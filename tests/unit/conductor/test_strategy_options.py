@@ -23,8 +23,9 @@ def load(strategy: str, given: str, **tuning: object):
     return strategy_loading.load_strategy(conf)
 
 
-def test_a_strategy_gets_its_own_options() -> None:
-    made = load("era", "spread:0.25,size_power:1")
+@pytest.mark.parametrize("strategy", ["era", "auto"])
+def test_a_strategy_gets_its_own_options(strategy) -> None:
+    made = load(strategy, "spread:0.25,size_power:1")
     assert (made.inner.options.spread, made.inner.options.size_power) == (
         0.25,
         1.0,
@@ -58,6 +59,7 @@ def test_slots_change_hands_only_if_the_operator_wants_it(
     ("strategy", "given", "message"),
     [
         ("era", "sprad:1", "unknown options sprad; known options:"),
+        ("auto", "aging_per_s:1", "unknown options aging_per_s; known"),
         ("wra", "spread:1", "unknown options spread; known options:"),
         ("era", "spread:much", "spread must be a number, not 'much'"),
         ("era", "spread:true", "spread must be a number, not True"),

@@ -7,6 +7,7 @@ from collections import abc
 
 import pytest
 
+from fpgapool.core import events
 from fpgapool.core import state
 from tests.harness import pool_invariants
 from tests.unit.core import pools
@@ -44,3 +45,47 @@ def test_a_spoilt_pool_is_noticed(
     spoil(pool.view)
     with pytest.raises(pool_invariants.InvariantError):
         pool_invariants.check(pool)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda view: view.kinds.starts.fill(0.0),
+        lambda view: view.kinds.until_s.fill(-1.0),
+        lambda view: view.kinds.has_home.fill(False),
+        lambda view: view.kinds.homed.fill(False),
+        lambda view: view.kinds.egress.fill(99),
+        lambda view: view.kinds.groups.fill(99),
+        lambda view: view.kinds.peaks_max.fill(0.0),
+        lambda view: view.kinds.kinds.reverse(),
+        lambda view: view.kinds.on_host.clear(),
+        lambda view: view.kinds.of_group.clear(),
+        lambda view: view.kinds.kinds[0].jobs.remove(
+            view.kinds.first(view.kinds.kinds[0])
+        ),
+        lambda view: view.boards.programmed["aes"].clear(),
+        lambda view: view.boards.programming_s.fill(9.0),
+        lambda view: next(
+            target for target in view.boards.targets if target.slots
+        ).tags.clear(),
+    ],
+)
+def test_a_spoilt_index_of_kinds_is_noticed(
+    spoil: abc.Callable[[typing.Any], object],
+) -> None:
+    pool = pools.make_pool(
+        pools.make_host(1),
+        pools.make_host(2),
+        pools.make_host(
+            3, shape="large", programmed="aes", programming_time_s=1.0
+        ),
+        strategy="auto",
+    )
+    # All of them decline slots of other hosts.
+    pool.step(events.ReservableSlotsChanged(3, 2))
+    pool.submit(*(pools.make_job(n, host_id=1 + n % 2) for n in range(9)))
+    pool.step(events.ReservableSlotsChanged(3, 0))
+    pool_invariants.check(pool.state)
+    spoil(pool.state.view)
+    with pytest.raises(pool_invariants.InvariantError):
+        pool_invariants.check(pool.state)

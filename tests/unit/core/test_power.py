@@ -41,7 +41,9 @@ def jobs(*job_ids: int, **members: object) -> list[model.Job]:
     return [pools.make_job(job_id, **members) for job_id in job_ids]
 
 
-@pytest.mark.parametrize("strategy", ["fifo", "sjf", "ra", "wra", "era"])
+@pytest.mark.parametrize(
+    "strategy", ["fifo", "sjf", "ra", "wra", "era", "auto"]
+)
 def test_a_released_slot_lets_the_next_job_go(strategy: str) -> None:
     pool = pools.make_pool(pools.make_host(1, 4), strategy=strategy)
     pool.step(caps(20.0))

@@ -230,7 +230,9 @@ def test_the_slots_of_before_a_restart_are_kept() -> None:
     assert pools.taken(output) == [(1, 11)]
 
 
-@pytest.mark.parametrize("strategy", ["fifo", "sjf", "wa", "ra", "wra", "era"])
+@pytest.mark.parametrize(
+    "strategy", ["fifo", "sjf", "wa", "ra", "wra", "era", "auto"]
+)
 def test_reservable_slots_are_kept_from_sessions_that_stay(
     strategy: str,
 ) -> None:

@@ -74,6 +74,8 @@ def session(**members: Any) -> sessions.Session:
         "revision": 3,
         "queue_position": None,
         "expected_wait_s": None,
+        "expected_wait_low_s": None,
+        "expected_wait_high_s": None,
         "pending_reasons": [],
         "placement": {"device": "board0", "slot": 1},
         "connection_info": {"endpoints": [], "secret": SECRET},

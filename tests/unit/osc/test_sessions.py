@@ -156,13 +156,17 @@ def test_wait() -> None:
     queued = fakes.session(
         state="QUEUED",
         queue_position=2,
-        expected_wait_s=12.4,
+        expected_wait_s=12.0,
+        expected_wait_low_s=1.4,
+        expected_wait_high_s=130.0,
         pending_reasons=[{"code": "C", "message": "All are in use."}],
     )
     again = fakes.session(
         state="QUEUED",
         queue_position=2,
-        expected_wait_s=12.4,
+        expected_wait_s=12.0,
+        expected_wait_low_s=1.4,
+        expected_wait_high_s=130.0,
         pending_reasons=[{"code": "C", "message": "All are in use."}],
         revision=4,
     )
@@ -172,7 +176,8 @@ def test_wait() -> None:
     assert app.rows(session.CreateSession, "aes", "1", "--wait")
     name = f"session {fakes.SESSION_ID}"
     assert app.stderr.getvalue().splitlines() == [
-        f"{name}: QUEUED, 2 before it, about 12 s. All are in use.",
+        f"{name}: QUEUED, 2 before it, about 12 s (9 of 10: 1.4 to 130 s)."
+        " All are in use.",
         f"{name}: PREPARING",
         f"{name}: READY",
     ]

@@ -626,6 +626,6 @@ def test_options_that_containers_do_not_have(
     monkeypatch.chdir(tmp_path)
     said = commands.complaint(capsys, tmp_path, EXAMPLE, *option)
     assert said == (
-        "cluster.heartbeat_s: containers do not support the "
-        "chunk engine, plots or fair shares"
+        "cluster.heartbeat_s: clusters with containers do not "
+        "support the chunk engine, plots or fair sharing"
     )

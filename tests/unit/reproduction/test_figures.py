@@ -34,7 +34,7 @@ def test_every_paper_has_its_figures() -> None:
         *("jobs-per-host", "steady-loads", "table6"),
         *("groups5", "groups6", "groups7", "goals3", "goals6", "goals-mixes"),
         *("hjf7", "hjf9", "hjf11", "hjf13", "hjf-table7"),
-        *("blaze5", "blaze8", "blaze9", "blaze11"),
+        *("blaze5", "blaze8", "blaze9", "blaze11", "real-traces"),
     ]
 
 

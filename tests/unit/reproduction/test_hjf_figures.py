@@ -18,6 +18,7 @@ from tests.unit.reproduction import figure_runs
 @pytest.fixture
 def few_bags(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bags, "SEEDS", range(3))
+    monkeypatch.setattr(bags, "SETS", 2)
 
 
 @pytest.mark.usefixtures("few_bags")
@@ -44,6 +45,12 @@ def test_figure(
     for row in found:
         assert 0 < float(row["sla_percent"]) <= 100
         assert float(row["kj_per_sla"]) > 0
+        for member in ("sla_percent", "kj_per_sla", "wasted_frames"):
+            assert (
+                float(row[f"{member}_95_low"])
+                <= float(row[member])
+                <= float(row[f"{member}_95_high"])
+            )
     judged = figure_runs.rows_of(tmp_path / f"{name}-claims.csv")
     assert len(judged) == claims
     for claim in judged:
@@ -72,6 +79,23 @@ def test_bags_differ_in_deadlines_only() -> None:
     assert tight == 10
     assert some == bags.make_jobs(bags.Setting("fine", 2), 7)
     assert some != bags.make_jobs(bags.Setting("fine", 2), 8)
+
+
+@pytest.mark.usefixtures("few_bags")
+def test_a_table_is_the_mean_of_different_sets() -> None:
+    key = (hjf.MAIN, "EDF")
+    sets = bags.compare_sets(figure_runs.simulate, [hjf.MAIN], ["EDF"])
+    # The reference has the first one.
+    assert sets[0] == bags.compare(figure_runs.simulate, [hjf.MAIN], ["EDF"])
+    first, second = (each[key].energy_kj for each in sets)
+    assert first != second
+    assert bags.means(sets)[key].energy_kj == pytest.approx(
+        (first + second) / 2
+    )
+    # Student's t with one degree of freedom, over √2 of the deviation.
+    assert bags.halves(sets)[key].energy_kj == pytest.approx(
+        12.706 * abs(first - second) / 2, rel=1e-3
+    )
 
 
 def test_targets_of_the_main_setting() -> None:
@@ -114,7 +138,7 @@ def test_what_does_not_reproduce_is_said() -> None:
             for high in bags.HIGH
             for rule in bags.RULES
         }
-        return figures.FIGURES["hjf7"].claims(scores)[0]
+        return figures.FIGURES["hjf7"].claims([scores])[0]
 
     same, less = energy(401.0), energy(500.0)
     assert not same.holds

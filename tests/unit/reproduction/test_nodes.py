@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import pathlib
 import typing
 from collections.abc import Callable
@@ -230,6 +231,22 @@ def test_coarse_slots_stay_to_the_end(tmp_path: pathlib.Path) -> None:
     assert finishes(found) == pytest.approx(
         {1: 240.0, 0: 240 + 60 * (4 - 240 / 150)}
     )
+
+
+@pytest.mark.parametrize("towards", [-math.inf, 240.0, math.inf])
+def test_an_end_and_an_arrival_that_fall_together_are_one_instant(
+    tmp_path: pathlib.Path, towards: float
+) -> None:
+    document = make_document(
+        make_job(0, 4, 250.0),
+        make_job(1, 4, 2000.0),
+        make_job(2, 4, 300.0, arrival_s=math.nextafter(240.0, towards)),
+    )
+    found, _ = simulate(
+        document, tmp_path, options=scenarios.StrategyOptions()
+    )
+    # The slot is free at 240 s; job 2 is more urgent than job 1.
+    assert finishes(found)[2] == pytest.approx(480.0)
 
 
 def test_attaching_takes_time_without_progress(tmp_path: pathlib.Path) -> None:
@@ -704,7 +721,9 @@ def test_options_that_cores_do_not_have(
     if option == ["--plot"]:
         option = ["--plot", str(tmp_path / "plots")]
     said = commands.complaint(capsys, tmp_path, EXAMPLE, *option)
-    assert said.startswith("cluster.cores_per_host: cores do not support ")
+    assert said.startswith(
+        "cluster.cores_per_host: clusters with cores do not support "
+    )
 
 
 @pytest.mark.parametrize(

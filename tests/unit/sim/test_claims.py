@@ -82,7 +82,7 @@ def test_a_claim_that_is_too_high_costs_nothing_but_its_place() -> None:
     assert not outcome.stays
 
 
-@pytest.mark.parametrize("strategy", ["fifo", "sjf", "wra", "era"])
+@pytest.mark.parametrize("strategy", ["fifo", "sjf", "wra", "era", "auto"])
 def test_beyond_its_claim_a_job_keeps_its_slot_until_others_wait(
     strategy: str,
 ) -> None:

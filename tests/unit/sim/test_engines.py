@@ -4,6 +4,7 @@
 
 import importlib
 import json
+import math
 import subprocess
 import sys
 import textwrap
@@ -114,6 +115,56 @@ def test_the_last_chunk_is_smaller() -> None:
     engine = chunk.ChunkEngine(make_cluster(), chunk_bytes=MIB)
     transfer = make_transfer(0, size_bytes=2.5 * MIB)
     assert run_alone(engine, transfer) == pytest.approx(2.5 * MIB / 1e9)
+
+
+def order_of_starts(engine: str, *arrivals_s: float) -> list[int]:
+    """Simulate jobs for one slot that sjf gives to the smallest.
+
+    :param arrivals_s: of the jobs 0, 1 and so on, each smaller than the ones
+        before.
+    """
+    scenario = scenarios.Scenario(
+        format=scenarios.FORMAT,
+        cluster=make_cluster(slots_per_device=1),
+        strategies={"sjf": scenarios.StrategyOptions()},
+        jobs=[
+            scenarios.JobSpec(
+                id=number,
+                host=0,
+                size_bytes=(3 - number) * 1e8,
+                arrival_s=arrival_s,
+                accelerator="aes",
+            )
+            for number, arrival_s in enumerate(arrivals_s)
+        ],
+    )
+    found = simulation.run(scenario, "sjf", engine=engine)
+    for job, outcome in zip(scenario.jobs, found, strict=True):
+        assert outcome.start_s >= job.arrival_s
+    return [job.id for job in sorted(found, key=lambda each: each.start_s)]
+
+
+@pytest.mark.parametrize("engine", ["fluid", "chunk"])
+@pytest.mark.parametrize("at_s", [0.0, 0.3, 1e6])
+@pytest.mark.parametrize("steps", [-2, -1, 0, 1, 2])
+def test_what_falls_together_is_one_instant(
+    engine: str, at_s: float, steps: int
+) -> None:
+    """The order of a sum must not decide who gets a slot."""
+    end_s = at_s + 0.3
+    moved_s = end_s
+    for _ in range(abs(steps)):
+        moved_s = math.nextafter(moved_s, math.copysign(math.inf, steps))
+    # An end, and the arrival of a job that goes before the waiting one.
+    assert order_of_starts(engine, at_s, at_s + 0.1, moved_s) == [0, 2, 1]
+    # Two arrivals.
+    assert order_of_starts(engine, end_s, moved_s) == [1, 0]
+
+
+@pytest.mark.parametrize("engine", ["fluid", "chunk"])
+def test_a_nanosecond_is_another_instant(engine: str) -> None:
+    assert order_of_starts(engine, 0.0, 0.1, 0.3 + 1e-9) == [0, 1, 2]
+    assert order_of_starts(engine, 0.3, 0.3 + 1e-9) == [0, 1]
 
 
 @pytest.mark.parametrize("members", [{"window": 0}, {"chunk_bytes": 0}])

@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from fpgapool.accelerators import base as accelerators
 from fpgapool.cmd import sim
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
@@ -147,6 +148,42 @@ def test_trace(
     assert "trace: 2 jobs, mean size 750.0 MB" in capsys.readouterr().out
 
 
+def test_traces_know_the_rates_of_all_own_accelerators(
+    tmp_path: pathlib.Path,
+) -> None:
+    rows = "".join(f"0,0,1,{name}\n" for name in accelerators.profile_names())
+    (tmp_path / "t.csv").write_text(
+        "arrival_s,host,run_s,accelerator\n" + rows
+    )
+    scenario = generate(tmp_path / "s.json", f"--trace={tmp_path / 't.csv'}")
+    assert len(scenario.jobs) >= 12
+    for job in scenario.jobs:
+        profile = accelerators.load_profile(job.accelerator)
+        known = scenario.cluster.accelerators[job.accelerator]
+        assert known.peak_bytes_per_s == profile.peak_bytes_per_s
+        assert job.size_bytes == profile.peak_bytes_per_s
+
+
+def test_rates_of_other_accelerators(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "t.csv").write_text(TRACE + "2,0,1e9,llm,a\n3,0,1e9,sha2,a\n")
+    scenario = generate(
+        tmp_path / "s.json",
+        f"--trace={tmp_path / 't.csv'}",
+        *"--peak-bytes-per-s sha2=7 --other-peak-bytes-per-s 9".split(),
+    )
+    assert {
+        name: profile.peak_bytes_per_s
+        for name, profile in scenario.cluster.accelerators.items()
+    } == {"aes": 1.2e9, "sha": 6e8, "llm": 9, "sha2": 7}
+
+
+def test_synthetic_jobs_may_request_any_own_accelerator(
+    tmp_path: pathlib.Path,
+) -> None:
+    scenario = generate(tmp_path / "s.json", "--accelerator=gzip", "--jobs=9")
+    assert {job.accelerator for job in scenario.jobs} == {"gzip"}
+
+
 # -- bad input -------------------------------------------------------------
 
 BAD = {
@@ -177,7 +214,9 @@ BAD = {
     "--duration-s 1e-9": "workload: no job arrives",
     "--jobs 99999999999999": "workload: 1e+14 jobs exceed the limit",
     "--bias 0": "--bias: must be a number above 0",
-    "--mean-size-bytes 1e6": "--sizes: exponential: 0 <= s0_bytes < mean",
+    "--mean-size-bytes 1e6": (
+        "--sizes: exponential: s0_bytes and mean_bytes must"
+    ),
     "--mean-size-bytes nan": "--sizes: exponential: ",
     "--alpha 2": "--alpha: cannot be used with --sizes exponential",
     "--sizes power-law --alpha -1": "--sizes: power-law: alpha",
@@ -204,9 +243,9 @@ BAD = {
     "--remote-limit -1": "--remote-limit: must be an integer from 0 to",
     "--wait-s-per-byte nan": "--wait-s-per-byte: must be a number of",
     "--trace t.csv": "t.csv: No such file or directory",
-    "--trace t.csv --load 1": "--load: cannot be used with --trace",
-    "--trace t.csv --accelerator aes": "--accelerator: cannot be used with",
-    "--trace t.csv --jobs 1": "--jobs: cannot be used with --trace",
+    "--trace t.csv --bias 1": "--bias: cannot be used with --trace",
+    "--trace t.csv --jobs-per-host 1": "--jobs-per-host: cannot be used with",
+    "--column id=x": "--column: requires --trace",
 }
 
 
@@ -230,13 +269,33 @@ def test_bad_trace(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = tmp_path / "t.csv"
-    trace.write_text(TRACE + "0.5,0,1,aes,\n")
+    trace.write_text(TRACE + "0.5,0,none,aes,\n")
     said = commands.refused(
         capsys, "generate", f"--output={tmp_path / 's.json'}", "--trace", trace
     )
     assert said == (
-        f"{trace}: line 4, column arrival_s: 0.5 is earlier than "
-        "the previous job's 1; jobs must be sorted by arrival"
+        f"{trace}: line 4, column size_bytes: 'none' is not a number"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--accelerator aes", "the trace names accelerators"),
+        ("--hosts 1 --boards 1", "there is no host '2'"),
+    ],
+)
+def test_options_that_do_not_fit_the_trace(
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    options: str,
+    said: str,
+) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text(TRACE)
+    output = f"--output={tmp_path / 's.json'}"
+    assert said in commands.refused(
+        capsys, "generate", output, "--trace", trace, *options.split()
     )
 
 

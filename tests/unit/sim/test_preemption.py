@@ -187,9 +187,10 @@ def test_other_tenants_need_shares_and_a_priority_that_counts(
     assert outcomes[0].preemptions == preemptions
 
 
-def test_a_strategy_with_rates_lets_jobs_leave_too() -> None:
-    scenario = make_scenario([LOW, HIGH], name="era")
-    low, high = simulation.run(scenario, "era")
+@pytest.mark.parametrize("name", ["era", "auto"])
+def test_a_strategy_with_rates_lets_jobs_leave_too(name: str) -> None:
+    scenario = make_scenario([LOW, HIGH], name=name)
+    low, high = simulation.run(scenario, name)
     assert (low.preemptions, high.finish_s) == (1, pytest.approx(5.0))
 
 
@@ -276,7 +277,8 @@ def test_pictures_have_a_bar_for_each_stay(
     for name in ("draw_completions", "draw_utilisation"):
         monkeypatch.setattr(plots, name, lambda *_, **__: None)
     found = {"fifo": results.evaluate(scenario, outcomes)}
-    pictures.draw(scenario, found, {"fifo": observer}, tmp_path)
+    names = pictures.Files(tmp_path)
+    pictures.draw(scenario, found, {"fifo": observer}, names)
     [(jobs, subtitle)] = drawn
     assert [(job.job_id, job.arrival_s, job.start_s) for job in jobs] == [
         ("0", 0.0, 0.0),

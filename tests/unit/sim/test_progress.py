@@ -12,6 +12,7 @@ import rich.console
 from fpgapool.cmd import sim
 from fpgapool.sim import commands
 from fpgapool.sim import progress
+from fpgapool.sim.engines import compiling
 
 #: Only a broken program takes so long to say a line.
 _LONG_S = 30.0
@@ -19,6 +20,7 @@ _LONG_S = 30.0
 ARGUMENTS = {
     "run": ["s.json"],
     "generate": ["--output", "s.json"],
+    "advise": ["s.json"],
     "sweep": ["s.yaml", "--out", "d"],
     "tune": ["--dist", "exponential", "--load", "0.5"],
 }
@@ -126,3 +128,17 @@ def test_a_reader_who_has_gone_is_no_error(
     monkeypatch.setattr("sys.stderr", Gone())
     with progress.reporting("fpgapool-sim", "run"):
         assert tried.wait(_LONG_S)
+
+
+def test_the_progress_says_when_loops_are_compiled() -> None:
+    """numba compiles; its events are what the progress hears of."""
+    compiling.register()
+    event = importlib.import_module("numba.core.event")
+    work = progress.Work("wra", None, "")
+    seen = []
+    for _ in range(2):
+        with event.trigger_event("numba:compile"):
+            seen.append(str(work))
+        seen.append(str(work))
+    said, after = "wra, 0 s so far; compiling the engine", "wra, 0 s so far"
+    assert seen == [said, after, said, after]

@@ -2,12 +2,17 @@
 
 """``fpgapool-sim run``: results, comparisons, pictures and bad input."""
 
+import contextlib
+import csv
+import importlib.machinery
 import json
 import pathlib
 import subprocess
 import sys
+import types
 import typing
 from collections.abc import Callable
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,6 +20,8 @@ from fpgapool.cmd import sim
 from fpgapool.sim import files
 from fpgapool.sim import simulation
 from fpgapool.sim.engines import fluid
+from fpgapool.sim.outcomes import gains
+from fpgapool.sim.outcomes import tables
 from tests.harness import waiting
 from tests.unit.sim import commands
 
@@ -131,8 +138,8 @@ def test_strategies_are_compared_with_the_first_one(
     assert "improvement over wra" in said
     rows = [line.split()[0] for line in said.splitlines() if line.strip()]
     named = [row for row in rows if row in ("wra", "sjf", "fifo")]
-    # The comparison, then what was used.
-    assert named == ["wra", "sjf", "fifo"] * 2
+    # The comparison, how jobs were treated, and what was used.
+    assert named == ["wra", "sjf", "fifo"] * 3
 
 
 def test_a_strategy_alone_shows_its_metrics(
@@ -169,6 +176,163 @@ def test_pictures(scenario: pathlib.Path, tmp_path: pathlib.Path) -> None:
     }
     for path in directory.iterdir():
         assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"),
+    [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")],
+)
+def test_the_name_of_a_picture_decides_the_format(
+    scenario: pathlib.Path, tmp_path: pathlib.Path, suffix: str, start: bytes
+) -> None:
+    directory = tmp_path / "new"
+    target = directory / f"mine.{suffix}"
+    run(scenario, "--strategy", "fifo", "--plot", target)
+    assert {path.name for path in directory.iterdir()} == {
+        f"mine-timeline-fifo.{suffix}",
+        f"mine-completion-times.{suffix}",
+        f"mine-utilisation.{suffix}",
+    }
+    for path in directory.iterdir():
+        assert path.read_bytes().startswith(start)
+
+
+# -- several seeds, and tables ---------------------------------------------
+
+
+def _randomly(path: pathlib.Path) -> pathlib.Path:
+    """Write a scenario whose results depend on the seed."""
+    content = json.loads(commands.LARGEST_CASE.read_text())
+    del content["expected"]
+    content["strategies"] = {"fifo": {"slot_choice": "random"}}
+    return commands.write(path, content)
+
+
+def test_seeds_give_means_and_intervals(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = _randomly(tmp_path / "s.json"), tmp_path / "o.json"
+    run(source, "--seeds=3", "--seed=4", "--output", output)
+    said = capsys.readouterr().out
+    together = json.loads(output.read_text())
+    alone = []
+    for seed in (4, 5, 6):
+        run(source, f"--seed={seed}", "--output", output)
+        alone.append(json.loads(output.read_text())["results"]["fifo"])
+    assert together["results"]["fifo"] == alone[0]
+    for found, right in zip(together["seeds"]["fifo"], alone, strict=True):
+        assert found.pop("treatment").keys() >= {"slowdown_mean", "jain"}
+        assert found == right["metrics"]
+    values = [each["metrics"]["act_s"] for each in alone]
+    mean, half = gains.confidence(values)
+    assert half > 0
+    assert f"{mean:.2f} s" in said
+    assert f"± {half:.2f} s" in said
+    assert "95 % confidence interval over 3 seeds" in said
+
+
+def test_a_table_has_a_line_for_each_job_of_each_run(
+    tmp_path: pathlib.Path,
+) -> None:
+    content = commands.make_scenario()
+    content["jobs"][1]["name"] = "j,1"
+    source = commands.write(tmp_path / "s.json", content)
+    output = tmp_path / "o.csv"
+    run(source, "--seeds=2", "--warm-up-s=0.1", "--output", output)
+    with output.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert list(lines[0]) == list(tables.COLUMNS)
+    assert [(line["strategy"], line["seed"]) for line in lines] == [
+        (name, seed)
+        for name in ("fifo", "wra")
+        for seed in ("0", "1")
+        for _ in content["jobs"]
+    ]
+    assert [line["warm_up"] for line in lines[:3]] == [
+        "True",
+        "False",
+        "False",
+    ]
+    second = lines[1]
+    assert (second["id"], second["name"], second["tenant"]) == (
+        "1",
+        "j,1",
+        "a",
+    )
+    assert float(second["completion_s"]) == pytest.approx(
+        float(second["finish_s"]) - 0.25
+    )
+    assert float(second["slowdown"]) >= 1
+    assert second["energy_j"] == ""
+
+
+class _Arrow(types.ModuleType):
+    """What stands in for pyarrow; it keeps what a table is made of."""
+
+    def __init__(self) -> None:
+        super().__init__("pyarrow")
+        self.__spec__ = importlib.machinery.ModuleSpec("pyarrow", None)
+        self.written: list[dict[str, list[object]]] = []
+        for kind in ("string", "int64", "float64", "bool_"):
+            setattr(self, kind, lambda kind=kind: kind)
+        self.schema = dict
+        self.parquet = types.ModuleType("pyarrow.parquet")
+        self.parquet.ParquetWriter = self.writer  # type: ignore[attr-defined]
+
+    def table(
+        self, columns: dict[str, list[object]], schema: dict[str, str]
+    ) -> dict[str, list[object]]:
+        assert columns.keys() == schema.keys()
+        return columns
+
+    @contextlib.contextmanager
+    def writer(
+        self, stream: typing.BinaryIO, schema: dict[str, str]
+    ) -> Iterator[typing.Any]:
+        stream.write(b"PAR1")
+        yield types.SimpleNamespace(write_table=self.written.append)
+
+
+def test_a_table_in_parquet(
+    scenario: pathlib.Path,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arrow = _Arrow()
+    monkeypatch.setitem(sys.modules, "pyarrow", arrow)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", arrow.parquet)
+    run(scenario, "--output", tmp_path / "o.parquet")
+    assert (tmp_path / "o.parquet").read_bytes() == b"PAR1"
+    fifo, wra = arrow.written
+    assert fifo["id"] == wra["id"] == [0, 1, 2]
+    assert set(wra["strategy"]) == {"wra"}
+    assert fifo["local"][0] is True
+    assert fifo["energy_j"] == [None] * 3
+
+
+def test_parquet_without_its_library(
+    scenario: pathlib.Path,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tables.importlib.util, "find_spec", lambda _: None)
+    path = tmp_path / "o.parquet"
+    said = commands.refused(capsys, "run", scenario, "--output", path)
+    assert said == (
+        f"{path}: pyarrow is not installed; install it with: "
+        "pip install 'fpgapool[parquet]', or name a .csv file"
+    )
+
+
+def test_a_warm_up_that_is_too_long(
+    scenario: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = commands.refused(capsys, "run", scenario, "--warm-up-s", "0.51")
+    assert said == (
+        "--warm-up-s: no job arrives at 0.51 s or later; the last one "
+        "arrives at 0.5 s"
+    )
 
 
 # -- bad input -------------------------------------------------------------
@@ -376,6 +540,18 @@ def test_a_file_that_is_nested_too_deeply(
     path.write_text("[" * 100_000 + "]" * 100_000)
     said = commands.refused(capsys, "run", path)
     assert said == f"{path}: is nested too deeply"
+
+
+def test_neither_a_scenario_nor_json(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s.json"
+    path.write_text('{"format": 1}, {')
+    said = commands.refused(capsys, "run", path)
+    assert said == (
+        f"{path}: line 1 column 15: JSON is malformed: trailing characters, "
+        "at ' {'"
+    )
 
 
 def test_a_file_that_is_too_large(

@@ -172,7 +172,7 @@ def test_results_that_make_no_sense(
         (
             "[fifo, wra]",
             "[x]",
-            "unknown strategy 'x'; known strategies: affinity, edf, era",
+            "unknown strategy 'x'; known strategies: affinity, auto, edf, era",
         ),
         ("[0.5, 0.9]", "[]", "vary.load: expected `array` of length >= 1"),
         ("[0.5, 0.9]", "[0.5, 0.5]", "load: has the same value twice"),

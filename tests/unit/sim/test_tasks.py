@@ -136,6 +136,20 @@ def test_a_batch_beyond_the_window_is_refused() -> None:
     assert engine.counts(0) == tasks.Counts(6, 6, 0, 6.0)
 
 
+@pytest.mark.parametrize("link_tasks_per_s", [math.inf, 100.0])
+def test_an_end_and_an_arrival_that_fall_together_are_one_instant(
+    link_tasks_per_s: float,
+) -> None:
+    # 0.1 + 0.2 is one step of the number above 0.3.
+    engine = make_engine(
+        [client([0.1, 0.3], 0.2, window_s=0.2)],
+        [1],
+        link_tasks_per_s=link_tasks_per_s,
+    )
+    run(engine)
+    assert engine.refused(range(1)) == 0
+
+
 def test_a_shared_link_slows_all_slots_alike() -> None:
     """8 slots of 16.6 tasks/s share 96: 6, 1 and 1 slots."""
     clients = [

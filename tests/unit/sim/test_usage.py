@@ -2,10 +2,12 @@
 
 """Use of slots, pipes and energy, on schedules computed by hand."""
 
+import msgspec
 import pytest
 
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import results
 from fpgapool.sim.outcomes import usage
 
@@ -72,6 +74,67 @@ def test_by_hand() -> None:
         "a": 1.0,
         "b": 0.0,
     }
+
+
+def _three_jobs_in_a_slot(warm_up_s: float) -> results.Result:
+    """One slot: a's job from 0 to 2 s, b's to 3 s, and from 10 to 12 s.
+
+    Alone they would take 2, 1 and 2 s.
+    """
+    later = scenarios.JobSpec(1, 0, 1e9, 0.5, "aes", "b")
+    last = scenarios.JobSpec(2, 0, 1e9, 10.0, "sha", "b")
+    scenario = make_scenario([LOCAL, later, last], slots_per_device=1)
+    outcomes = simulation.run(scenario, "fifo")
+    return results.evaluate(scenario, outcomes, warm_up_s)
+
+
+def test_treatment_by_hand() -> None:
+    found = _three_jobs_in_a_slot(0.0)
+    assert found.slowdowns is not None
+    assert found.slowdowns.tolist() == pytest.approx([1, 2.5, 1])
+    assert found.programmings.tolist() == [1, 0, 1]
+    assert found.details.treatment == metrics.Treatment(
+        slowdown_mean=pytest.approx(1.5),
+        slowdown_p95=pytest.approx(2.35),
+        slowdown_p99=pytest.approx(2.47),
+        slowdown_max=pytest.approx(2.5),
+        programmings_per_job=pytest.approx(2 / 3),
+        # Mean slowdowns of 1 and 1.75.
+        jain=pytest.approx(2.75**2 / 2 / (1 + 1.75**2)),
+    )
+
+
+def test_metrics_leave_out_what_arrives_during_warm_up() -> None:
+    found = _three_jobs_in_a_slot(0.5)
+    assert found.measured.jobs == 2
+    assert found.measured.act_s == pytest.approx(2.25)
+    assert found.details.warm_up_jobs == 1
+    assert found.details.tenants.keys() == {"b"}
+    treatment = found.details.treatment
+    assert treatment is not None
+    assert treatment.slowdown_mean == pytest.approx(1.75)
+    assert treatment.programmings_per_job == pytest.approx(0.5)
+    assert treatment.jain is None
+    # What slots do in that time counts.
+    whole = _three_jobs_in_a_slot(0.0)
+    assert found.details.utilisation == whole.details.utilisation
+    assert found.details.energy == whole.details.energy
+    assert len(found.outcome.jobs) == 3
+
+
+def test_programmings_count_each_change_of_a_slot() -> None:
+    jobs = [
+        scenarios.JobSpec(at, 0, 1e6, float(at), name)
+        for at, name in enumerate(("aes", "aes", "sha", "aes", "aes"))
+    ]
+    scenario = make_scenario(jobs, slots_per_device=1)
+    for reconfiguration_s in (0.0, 0.25):
+        cluster = msgspec.structs.replace(
+            scenario.cluster, reconfiguration_s=reconfiguration_s
+        )
+        changed = msgspec.structs.replace(scenario, cluster=cluster)
+        found = results.evaluate(changed, simulation.run(changed, "fifo"))
+        assert found.programmings.tolist() == [1, 0, 1, 1, 0]
 
 
 def test_a_board_with_half_of_its_slots_taken() -> None:

@@ -25,9 +25,7 @@ def make(
 ) -> strategy.Contender:
     """A job whose chunk takes 60 s in a slot and 150 s on a core."""
     job = pools.make_job(job_id, deadline_s=deadline_s, **members)
-    return strategy.Contender(
-        job, chunks, 60 * chunks + attach_s, 150 * chunks
-    )
+    return strategy.Contender(job, chunks, 60 * chunks, 150 * chunks, attach_s)
 
 
 def order(
@@ -102,9 +100,14 @@ def test_need_first_serves_those_that_only_a_slot_saves() -> None:
     ]
     assert order("hjf", jobs, 0.0) == [1, 6, 4, 3, 2, 5]
     assert order("hjf", jobs, 0.0, rule="need") == [6, 4, 3, 2, 5, 1]
-    # The time to attach the slot counts.
+
+
+def test_attaching_makes_a_job_late_but_takes_nothing_from_its_slack() -> None:
     attaching = [make(6, 4.0, 240.0, attach_s=1.0), make(2, 4.0, 600.0)]
     assert order("hjf", attaching, 0.0, rule="need") == [2, 6]
+    # 159.5 s of slack with the slot already, and 160 s without it.
+    rivals = [make(1, 4.0, 400.0, attach_s=1.0), make(2, 4.0, 399.5)]
+    assert order("hjf", rivals, 0.0, rule="need") == [2, 1]
 
 
 def test_without_a_core_nothing_else_will_do() -> None:
@@ -149,7 +152,7 @@ def test_random_places_in_the_queue_stay() -> None:
 def test_with_other_strategies_the_first_in_the_queue_is_the_most_urgent() -> (
     None
 ):
-    for name in ("fifo", "sjf", "wa", "ra", "wra", "era"):
+    for name in ("fifo", "sjf", "wa", "ra", "wra", "era", "auto"):
         made = getattr(strategies, name)({}, 0)
         some = [
             make(1, 1.0, 1.0, arrival_s=3.0, claimed_bytes=9e9),

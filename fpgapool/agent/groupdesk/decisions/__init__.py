@@ -3,7 +3,7 @@
 """Decides which of a group's tasks runs next on this host, and where.
 
 ``queues``
-    Take events and the time, and return decisions.
+    Turn events and the time into decisions.
 ``clients``, ``members``, ``locks``
     The state of clients, members and locks; parts of the queues.
 ``heads``
@@ -11,7 +11,7 @@
 ``holding``
     Which members hold the blocks of a task.
 ``model``
-    The values that these use, and the decisions.
+    The values that these modules use, and the decisions.
 
-Pure: :mod:`fpgapool.agent.groupdesk.service` carries out the decisions.
+No I/O: :mod:`fpgapool.agent.groupdesk.service` carries out the decisions.
 """

@@ -11,7 +11,7 @@ from fpgapool.agent.groupdesk.decisions import model
 class Clients:
     """The clients that are attached or have locks.
 
-    :param slots: number of this host's slots; each client has as many queues.
+    :param slots: number of this host's slots, and of each client's queues.
     """
 
     def __init__(self, slots: int, waiting: heads.Heads) -> None:
@@ -24,7 +24,7 @@ class Clients:
     def attach(
         self, client_id: str, owner: str, project_id: str
     ) -> model.Client:
-        """Attach a client, which is new or reconnects, and return it."""
+        """Attach a new or reconnecting client, and return it."""
         client = self.all.get(client_id)
         if client is None:
             client = self.all[client_id] = model.Client(

@@ -2,8 +2,8 @@
 
 """The heads of queues that wait for a member, in the order of service.
 
-The project that has had the least service comes first, however many clients it
-has. In the project, the arbitration decides which head comes first.
+The project that has received the least service comes first, regardless of its
+number of clients. Within it, the arbitration decides which head comes first.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ _SERVED = operator.attrgetter("served")
 class Heads:
     """The queues whose heads wait for a member.
 
-    :param arbitration: ``fifo`` serves the project that has had the fewest
-        tasks served, and its heads in the order in which they began to wait;
-        ``time`` serves the project with the least busy time, and in it, the
-        client with the least. The client's id, then the queue's number, breaks
-        ties.
-    :ivar per_task: amount of service for which a task counts when it starts.
+    :param arbitration: ``fifo`` serves the project with the fewest served
+        tasks, and its heads in the order in which they began to wait; ``time``
+        serves the project with the least busy time, and its client with the
+        least. Ties are broken by the client's id, then by the queue's number.
+    :ivar per_task: amount of service that is charged when a task starts.
     """
 
     def __init__(self, arbitration: str) -> None:
@@ -53,7 +52,6 @@ class Heads:
     def arbitrate(
         self, arbitration: str, clients: Iterable[model.Client]
     ) -> None:
-        """Change the order of service."""
         if arbitration == self._arbitration:
             return
         waiting = [*iter(self.pop, None)]
@@ -69,8 +67,7 @@ class Heads:
     def project(self, project_id: str) -> model.Share:
         """Return a project's share.
 
-        It outlives the project's clients, so that reconnecting does not reset
-        it.
+        It outlives the project's clients, so reconnecting does not reset it.
         """
         share = self._projects.get(project_id)
         if share is None:
@@ -78,7 +75,7 @@ class Heads:
         return share
 
     def charge(self, client: model.Client, slot_s: float) -> None:
-        """Count slot time as service, if ``time`` decides the order."""
+        """Charge slot time as service, if ``time`` decides the order."""
         if self.by_time:
             client.share.served += slot_s
             client.project.served += slot_s

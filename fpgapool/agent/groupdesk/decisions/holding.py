@@ -2,8 +2,8 @@
 
 """Tracks which members hold which blocks, and chooses members for tasks.
 
-Pure. If a member has evicted a block that is assumed here, the client sends
-the task again with the block's data.
+Pure. If a member has evicted a block that it is assumed to hold, the client
+resends the task with the block's data.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from collections.abc import Mapping
 
 from fpgapool.agent.groupdesk.decisions import model
 
-# Maximum number of blocks remembered for a member; the least recently used are
-# forgotten.
+# Maximum number of most recently used blocks remembered for a member.
 _MOST_KEYS = 4096
-# Number of tasks in each queue that are searched for one that a free member
-# can serve.
+# Number of tasks in each queue that are considered for a free member.
 _MOST_LOOKED_AT = 16
 # Maximum number of times that a task may be overtaken.
 _MOST_EXCHANGES = 16
@@ -42,8 +40,8 @@ class Key(typing.NamedTuple):
 class Holders:
     """The blocks of all members.
 
-    :ivar due_s: time at which the first task stops waiting for a member that
-        holds its blocks.
+    :ivar due_s: when the first task stops waiting for a member with its
+        blocks.
     """
 
     def __init__(self) -> None:
@@ -62,12 +60,11 @@ class Holders:
     ) -> tuple[model.Task, int] | None:
         """Choose a member for the head of a queue, which refers to blocks.
 
-        If a busy member holds more of its blocks than every free one, another
-        of the client's tasks that suits a free member takes its place.
+        If a busy member holds more of its blocks than any free one, another of
+        the client's tasks that suits a free member takes its place.
 
-        :returns: the resulting head and the number of its member; None if the
-            head waits for a busy member, which it does for at most the mean
-            duration of a task.
+        :returns: the resulting head and its member's number; None if the head
+            waits for a busy member, for at most the mean duration of a task.
         """
         usable = [
             number
@@ -88,9 +85,7 @@ class Holders:
         return task, self._best(task, free)
 
     def _best(self, task: model.Task, free: Iterable[int]) -> int:
-        """Return the free member that holds the most bytes of a task's
-        blocks.
-        """
+        """Return the free member with the most bytes of a task's blocks."""
         return min(free, key=lambda one: (-self._held_bytes(one, task), one))
 
     def _serving(
@@ -109,8 +104,7 @@ class Holders:
     ) -> tuple[model.Task, int] | None:
         """Swap a head with another task that suits a free member.
 
-        :returns: that task, which is now the head, and its member; None if
-            there is no such task.
+        :returns: that task, which is now the head, and its member; or None.
         """
         if task.exchanges >= _MOST_EXCHANGES:
             return None
@@ -167,6 +161,5 @@ class Holders:
             self._task_s += _WEIGHT * (now - began_s - self._task_s)
 
     def forget(self, number: int) -> None:
-        """Forget a member."""
         self._held.pop(number, None)
         self._began_s.pop(number, None)

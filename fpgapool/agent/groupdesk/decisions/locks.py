@@ -23,8 +23,8 @@ from fpgapool.vocabulary import codes
 # Added to the length of a queue with a lock, so that tasks without the lock
 # choose a different queue if possible.
 _LOCKED = 1 << 40
-# Stands for the owner of a member whose lock has ended. The member may hold
-# state, so it is cleared even for the same client.
+# The owner of a member whose lock has ended. The member may hold state, so it
+# is cleared even for the same client.
 _UNCLEAN = ""
 
 
@@ -67,7 +67,7 @@ class Locks:
         return 0 < len(self._members.all) <= self.held
 
     def lock(self, client: model.Client, lock_id: int, now: float) -> None:
-        """A client requests a member and a queue for itself alone.
+        """Handle a client's request for a member and a queue of its own.
 
         :param lock_id: the client's number for the lock, greater than 0.
         """
@@ -128,7 +128,7 @@ class Locks:
     def task_ended(
         self, client: model.Client, lock: model.Lock, now: float
     ) -> None:
-        """The member of a lock has ended its task."""
+        """Handle the end of a task that ran under a lock."""
         # The task itself is not charged, because the whole lock is.
         lock.idle_since_s = now
         if lock.tasks:
@@ -141,8 +141,7 @@ class Locks:
     ) -> None:
         """Drop all tasks under a client's locks, and its waiting locks.
 
-        :param code: the code with which to answer the tasks; None if nobody
-            waits for answers.
+        :param code: code with which to answer the tasks; None for no answers.
         """
         for lock in [*client.locks.values()]:
             if code is not None:
@@ -258,9 +257,7 @@ class Locks:
         lock.charged_s = now
 
     def dues(self) -> list[float]:
-        """Return the times at which idle locks, and the locks of lost clients,
-        expire.
-        """
+        """Return when idle locks, and the locks of lost clients, expire."""
         dues = []
         for client in self._clients.all.values() if self.count else ():
             if client.locks and not client.attached:
@@ -274,9 +271,7 @@ class Locks:
         return dues
 
     def expire(self, now: float) -> None:
-        """End locks that have been idle for too long, and the locks of clients
-        that have been lost for too long.
-        """
+        """End the locks whose idle time or grace period is over."""
         for client in [*self._clients.all.values()]:
             if not client.locks:
                 continue

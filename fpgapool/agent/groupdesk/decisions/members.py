@@ -15,8 +15,8 @@ class Members:
     """The members, by their numbers.
 
     :ivar free: heap of the numbers of members with neither task nor lock.
-    :ivar expected: number of members that there are or will be, which limits
-        waiting locks. Call :meth:`shrink` after a change.
+    :ivar expected: number of present and future members, which limits waiting
+        locks. Call :meth:`shrink` after a change.
     :ivar surplus: number of members to release as soon as they are free.
     """
 
@@ -62,10 +62,10 @@ class Members:
             self._leave(member)
 
     def shrink(self, count: int) -> None:
-        """Release some slots: free ones, the lowest first, then the next that
-        become free.
+        """Release slots: free ones, lowest first, then the next to become
+        free.
 
-        :param count: number of slots; replaces that of an earlier call.
+        :param count: number of slots to release; replaces an earlier call's.
         """
         self.surplus = count
         self._heads.retry_blocked()

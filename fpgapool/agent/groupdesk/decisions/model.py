@@ -12,16 +12,14 @@ import typing
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Task:
-    """One call, from arrival to result.
+    """A task, from arrival to result.
 
-    :ivar payload: data of the caller, who may set it to None. The task then
-        cannot run again: if its member dies, the client must resend it.
+    :ivar payload: data of the caller, which may set it to None. The task
+        cannot run again then: if its member dies, the client must resend it.
     :ivar lock_id: number of the lock that it runs under; 0 for none.
     :ivar blocks: keys of the blocks that it refers to.
-    :ivar waits_until_s: latest time until which it waits for a member that
-        holds its blocks.
-    :ivar exchanges: number of times that another task with blocks took its
-        place.
+    :ivar waits_until_s: end of its wait for a member that holds its blocks.
+    :ivar exchanges: how often another task with blocks took its place.
     :ivar losses: number of members that died while they ran it.
     :ivar dropped: whether its client no longer waits for the result.
     :ivar queue: the queue that it joined; unset if it was refused.
@@ -81,13 +79,11 @@ class Lock:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Share:
-    """The service that a project or client has received, and its waiting
-    heads.
+    """The service that a project or client has received, and its heads.
 
     :param whole: the share of which this is a part; None for the whole group.
-    :ivar served: the service: tasks with ``arbitration=fifo``, slot-seconds
-        with ``time``.
-    :ivar floor: service of the part that was served last, before that.
+    :ivar served: the service: tasks with ``fifo``, slot-seconds with ``time``.
+    :ivar floor: service that the part served last had received before.
     :ivar asking: parts with waiting heads; a dict keeps their order.
     :ivar heads: waiting heads of a share without parts: when each began to
         wait, its client, queue number, a unique number, and its queue.
@@ -102,7 +98,7 @@ class Share:
     )
 
     def ask(self) -> None:
-        """Start to compete for service when a first head begins to wait.
+        """Start to compete for service when the first head begins to wait.
 
         The share is raised to the service of the part that was served last, so
         that idle time earns no credit and newcomers do not catch up.
@@ -149,11 +145,10 @@ class Usage:
 class Client:
     """A program attached to the group; :meth:`Clients.attach` creates it.
 
-    :param slots: number of the host's slots; the client has as many queues.
+    :param slots: number of the host's slots; the client has a queue for each.
     :ivar owner: the owner of its data; members are cleared between owners.
     :ivar project: the share of the client's project.
-    :ivar paused: whether the client has no room for results, so that none of
-        its heads is served.
+    :ivar paused: whether the client lacks room for results and is not served.
     :ivar grace_due_s: when the locks of a lost client end.
     :ivar scope: project and application, whose clients share blocks.
     :ivar lengths: number of waiting and running tasks in each queue.
@@ -191,10 +186,8 @@ class Client:
 class Member:
     """A slot of the group on this host.
 
-    :ivar charged_s: end of the last lock on it, up to which the lock's client
-        was charged.
-    :ivar served: owner of the data that it may hold; None if it has just been
-        programmed.
+    :ivar charged_s: end of its last lock, up to which a client was charged.
+    :ivar served: owner of the data that it may hold; None after programming.
     """
 
     number: int
@@ -214,9 +207,7 @@ class Start(typing.NamedTuple):
 
 
 class Locked(typing.NamedTuple):
-    """A lock is granted: notify the client, and make the member keep its
-    state.
-    """
+    """Grant a lock: notify the client; make the member keep its state."""
 
     client: Client
     lock_id: int

@@ -18,8 +18,8 @@ waits for a member, runs, returns its result, and then the next head waits::
 
 A head is set aside while its client has no room for results, while it is a
 lock and the limit of locks is reached, or while it waits for the member that
-holds its blocks. Members belong to no queue, so that resizing the group
-affects no queue.
+holds its blocks. Members belong to no queue, so resizing the group affects
+none.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
 
-#: Maximum number of a client's waiting tasks; more are refused with
-#: ``QUEUE_FULL``.
+#: Maximum number of a client's waiting tasks; see ``QUEUE_FULL``.
 MAX_WAITING_TASKS = 4096
 #: A lock ends when its client sends no task for this long.
 LOCK_IDLE_S = 60.0
@@ -50,7 +49,7 @@ MAX_LOSSES = 2
 class Queues:
     """The tasks of a group on one host.
 
-    :param slots: number of this host's slots; each client has as many queues.
+    :param slots: number of this host's slots, and of each client's queues.
     :param resume_grace_s: time for which a lost client keeps its locks.
     """
 
@@ -90,8 +89,7 @@ class Queues:
 
         :param owner: owner of the client's data; members are cleared between
             owners. By default, each client is its own owner.
-        :param project_id: the client's project, whose clients share its
-            service.
+        :param project_id: the client's project; its clients share its service.
         """
         return self._clients.attach(client_id, owner or client_id, project_id)
 
@@ -111,9 +109,7 @@ class Queues:
             self._clients.forget(client)
 
     def close(self, client: model.Client, now: float) -> None:
-        """A client has closed its connection: as :meth:`detach`, but without
-        a grace period.
-        """
+        """Detach a client that has closed its connection; end its locks."""
         self.detach(client, now)
         self.locks.end_all(client, codes.OK, now)
 
@@ -145,9 +141,7 @@ class Queues:
             self.locks.start_task(lock)
 
     def _drop_tasks(self, client: model.Client) -> list[model.Task]:
-        """Remove all tasks, but no locks, from a client's queues; return
-        them.
-        """
+        """Remove a client's tasks, but not its locks; return the tasks."""
         dropped = []
         for queue in client.queues:
             locks = []
@@ -186,8 +180,7 @@ class Queues:
         """Queue a task, or refuse it with a code.
 
         :param lock_id: number of the lock that it runs under; 0 for none.
-        :param blocks: blocks that it refers to; members that hold them are
-            preferred.
+        :param blocks: blocks that it needs; members with them are preferred.
         """
         task = model.Task(client, task_id, payload, lock_id, blocks)
         counts = client.counts
@@ -213,8 +206,7 @@ class Queues:
     ) -> model.Task | None:
         """Record that a member's task has ended, with a result or an error.
 
-        :param ran: False if the member lacked a block; the client will resend
-            the task.
+        :param ran: False if a block was missing; the client resends the task.
         :returns: the task, or None if no client waits for its result.
         """
         member = self._members.get(number)
@@ -246,7 +238,7 @@ class Queues:
         return None if task.dropped else task
 
     def lost(self, number: int, now: float) -> None:
-        """A member died: its task runs again on another, and its lock ends."""
+        """Handle a member's death: its task runs again, and its lock ends."""
         member = self.members.lose(number)
         if member is None:
             return
@@ -339,9 +331,7 @@ class Queues:
         return None if due_s == math.inf else due_s
 
     def expire(self, now: float) -> None:
-        """End locks that have been idle for too long, and the locks of clients
-        that have been lost for too long.
-        """
+        """End the locks whose idle time or grace period is over."""
         self.locks.expire(now)
 
     # Statistics.

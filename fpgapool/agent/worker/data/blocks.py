@@ -55,14 +55,13 @@ class BlockCache:
         self._lock = threading.Lock()
         self._shelf: blocks.Shelf[_Key] = blocks.Shelf(capacity_bytes)
         self._memory: dict[_Key, bytearray] = {}
-        # Increased for each holder of the slot, which ends the access of
-        # earlier ones.
+        # Increased for each holder of the slot, to end the access of earlier
+        # ones.
         self._epoch = 0
         self._hits = self._misses = self._evicted = 0
 
     @property
     def counts(self) -> BlockCounts:
-        """The counts so far."""
         return BlockCounts(
             self._hits, self._misses, self._evicted, self._shelf.kept_bytes
         )
@@ -73,7 +72,7 @@ class BlockCache:
 
     def wipe(self, but_project_id: str | None = None) -> None:
         """Zero and forget blocks.
-        :param but_project_id: project whose blocks stay; by default, all
+        :param but_project_id: project whose blocks are kept; by default, all
             blocks are removed and all access ends.
         """
         with self._lock:
@@ -150,8 +149,7 @@ class Blocks:
         """Verify the data of a block, and cache a copy if there is room.
 
         :param data: the received data, which the client may still change.
-        :raises processing.Failure: ``BLOCK_DAMAGED`` if it does not match the
-            reference.
+        :raises processing.Failure: ``BLOCK_DAMAGED`` if the data is wrong.
         """
         fits = reference.length_bytes <= self.cache.capacity_bytes
         memory = bytearray(data) if fits else data
@@ -165,7 +163,6 @@ class Blocks:
         )
 
     def release(self) -> None:
-        """Unpin the found blocks."""
         pinned, self._pinned = self._pinned, []
         for key in pinned:
             self.cache._unpin(key)
@@ -176,7 +173,7 @@ class Announced:
 
     :param shared: whether the session's input is in shared buffers.
     :param miss: requests the block of a task from the client.
-    :param arguments: references of the arguments that the core has.
+    :param arguments: references to the arguments that the core already has.
     """
 
     def __init__(
@@ -210,8 +207,7 @@ class Announced:
     ) -> frames.FrameHeader | None:
         """Process an INPUT frame.
 
-        :returns: the header of a piece of input, or None if the frame has no
-            input.
+        :returns: the header of a piece of input, or None if there is none.
         :raises frames.ProtocolError: if the frame is not allowed here.
         :raises processing.Failure: if its data or an argument is invalid.
         """
@@ -274,8 +270,7 @@ class Announced:
     def fill(self, place: memoryview) -> bool:
         """Copy the found block into a piece of input.
 
-        :returns: False if there is no such block, so the client sends the
-            data.
+        :returns: False if no block was found, so the client sends the data.
         """
         found, self._found = self._found, None
         if found is None:
@@ -300,7 +295,8 @@ def _missing() -> frames.ProtocolError:
 
 
 def _damaged(reference: blocks.Reference) -> processing.Failure:
-    what = f"argument {reference.argument}" if reference.argument else "input"
+    number = reference.argument
+    what = f"argument {number}" if number else "the input"
     return processing.Failure(
         codes.BLOCK_DAMAGED, f"the data of {what} does not match its reference"
     )

@@ -40,11 +40,10 @@ class Remains(enum.Enum):
 
     #: Empty them: the client has nothing left to read.
     EMPTIED = "emptied"
-    #: Keep them for a while: the client may still read output, or use its
-    #: input again.
+    #: Keep them for a while: the client may read output, or reuse its input.
     KEPT = "kept for a while"
     #: Leave them to the client. The slot was revoked or has failed, so the
-    #: client may use its input again elsewhere, at any later time.
+    #: client may use its input again elsewhere at any time.
     LEFT = "left to the client"
 
 
@@ -78,18 +77,18 @@ class Ranges:
 
     The memory is divided into equal blocks. Ranges fill one block after
     another, and the next block is always the lowest free one. So a session
-    whose data is short-lived uses only few blocks, which are in the CPU's
-    cache and already mapped; new pages are expensive.
+    whose data is short-lived uses only a few blocks, which are already mapped
+    and in the CPU's cache; new pages are expensive.
 
     :param block_bytes: size of a block, which is the maximum size of a range.
-    :param out_bytes: total size of ranges that can be handed out in any case.
+    :param out_bytes: total size of ranges that can always be handed out.
     """
 
     def __init__(self, block_bytes: int, out_bytes: int) -> None:
         self._block_bytes = block_bytes
-        # Two consecutive blocks together contain more than one block's bytes.
-        # Two more are needed, because part of the oldest may be free again and
-        # the newest may be almost empty.
+        # The ranges in two consecutive blocks are together longer than a
+        # block. Two more blocks are needed, because part of the oldest may be
+        # free again and the newest may be almost empty.
         count = 2 * -(-out_bytes // block_bytes) + 2
         self.capacity_bytes = count * block_bytes
         self._free = list(range(count))
@@ -236,8 +235,7 @@ class Memory(abc.ABC):
 
         No thread may still use the memory.
 
-        :returns: buffers that are kept for the client and must be emptied
-            later, or None.
+        :returns: buffers kept for the client, to be emptied later, or None.
         """
 
 
@@ -264,7 +262,7 @@ class PrivateMemory(Memory):
 
     @property
     def is_short_of_output(self) -> bool:
-        # If output is much shorter than its reservation, most of a block stays
+        # If output is much shorter than its reservation, a block stays mostly
         # unused.
         return self._output_blocks.is_half_used
 
@@ -322,8 +320,8 @@ class InPlaceMemory(Memory):
     def __init__(self, chunk_bytes: int, window_bytes: int) -> None:
         super().__init__()
         self._window_bytes = window_bytes
-        # For the pieces of both directions. Unprocessed pieces are newer than
-        # processed ones.
+        # Pieces of both directions; unprocessed ones are newer than processed
+        # ones.
         self._blocks = Ranges(chunk_bytes, 2 * window_bytes)
         self._memory = session_buffers.blank(self._blocks.capacity_bytes)
         self._unprocessed = 0
@@ -359,7 +357,7 @@ class InPlaceMemory(Memory):
         return [stream.Piece(self._room, 0, frames.TASK_END)]
 
     def release_output(self, piece: stream.Piece) -> None:
-        # The piece may be only a rest of the output, so do not use its length.
+        # The piece may be only part of the output, so do not use its length.
         self._processed_bytes -= self._processed.popleft()
         self._blocks.release()
 
@@ -376,8 +374,7 @@ class SharedMemory(Memory):
     mappings, whose pages are charged to the worker. Until then, the byte after
     the buffers is 1.
 
-    :param buffer_bytes: size of a buffer, which is the maximum size of a
-        piece.
+    :param buffer_bytes: size of a buffer, and maximum size of a piece.
     :param buffers: number of buffers for each direction.
     """
 
@@ -428,8 +425,8 @@ class SharedMemory(Memory):
         needed = max(1, -(-length_bytes // self._buffer_bytes))
         is_scratch = needed > 1
         needed = min(needed, self._most_taken)
-        # There is only one scratch memory, and the pieces left in it get
-        # buffers before any new output does.
+        # There is only one scratch memory; its pieces get buffers before new
+        # output.
         if (
             needed > len(self._free)
             or self._unplaced
@@ -491,8 +488,8 @@ class SharedMemory(Memory):
             session_buffers.discard(fds)
         elif unread is None:
             channels.close_fds(fds)
-        # A mapping is released with its last piece, which a thread may still
-        # be using.
+        # A mapping ends with its last piece, which a thread may still be
+        # using.
         deadline_s = time.monotonic() + CLOSE_S
         for _ in self._maps:
             try:

@@ -13,16 +13,15 @@ from fpgapool.agent.worker.data import processing
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 
-#: Largest piece that the thread that receives it may process itself.
+#: Largest piece that the receiving thread may process itself.
 INLINE_BYTES = 64 * 1024
-#: Limit of bytes that are sent for such pieces without proof that the client
-#: reads. They fit into any socket's buffer, so there is no deadlock in which
-#: the receiving thread and the client both block on sending.
+#: Limit for the bytes sent for such pieces without proof that the client
+#: reads. They fit into any socket's buffer, so the receiving thread and the
+#: client cannot deadlock by both blocking on sending.
 INLINE_SENT_BYTES = 128 * 1024
-# Maximum number of kept pieces, because tiny pieces use memory besides their
-# bytes.
+# Maximum number of kept pieces, each of which needs some additional memory.
 _MAX_SEGMENTS = 65536
-# From this number of kept pieces on, request an acknowledgement.
+# With this many kept pieces, request an acknowledgement.
 _MANY_SEGMENTS = _MAX_SEGMENTS // 2
 _MAX_SENT_AT_ONCE = 16
 # Longest checkpoint that is sent with acknowledgements; longer ones would use
@@ -171,7 +170,6 @@ class Outgoing:
     # Sending.
 
     def may_send(self) -> bool:
-        """Whether frames can be sent now."""
         output = self.output
         if self.pongs:
             return True
@@ -229,8 +227,8 @@ class Outgoing:
     def _early_checkpoint(self) -> list[frames.Buffer]:
         """Return a checkpoint for the input that is acknowledged next.
 
-        A slow client may never get the final checkpoint when it loses the
-        slot; it can then continue from this one.
+        A slow client that loses the slot may never receive the final
+        checkpoint; it can then continue from this one.
         """
         if self._processor.started:
             # Pieces that are being processed have already changed the state.

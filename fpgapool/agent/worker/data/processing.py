@@ -72,14 +72,13 @@ def open_core(
 class Processor:
     """Runs a session's core.
 
-    :ivar multiple_bytes: number of which the length of every piece of input
-        but the last must be a multiple; the core's value overrides the
-        profile's.
-    :ivar features: features that are enabled.
+    :ivar multiple_bytes: every piece of input except the last must be a
+        multiple of this; the core's value overrides the profile's.
+    :ivar features: the enabled features.
     :ivar started: pieces that were passed to the core, oldest first.
     :ivar is_computing: whether a thread is waiting for a piece's output.
-    :ivar checksums: encoded checksums of all processed data, or None if they
-        are not enabled.
+    :ivar checksums: encoded checksums of all processed data, or None if
+        disabled.
     """
 
     def __init__(self, core: drivers.Core, profile: drivers.Profile) -> None:
@@ -157,11 +156,11 @@ class Processor:
         except Exception as exc:
             # Omit the exception's text: it may quote the data.
             LOG.error(
-                "the core failed to take an argument: %s", type(exc).__name__
+                "the core failed to accept an argument: %s", type(exc).__name__
             )
             raise Failure(
                 _code(exc),
-                f"the core failed to take argument {number}:"
+                f"the core failed to accept argument {number}:"
                 f" {type(exc).__name__}",
             ) from None
 
@@ -184,14 +183,12 @@ class Processor:
         )
 
     def start(self, task: Task, room: memoryview) -> None:
-        """Start to process a piece."""
         collect: Collect = _nothing
         if task.view:
             try:
                 collect = self.core.start(task.view, room, task.offset_bytes)
             except Exception as exc:
-                # collect() raises this error after the earlier pieces'
-                # results.
+                # collect() raises this error, after the earlier results.
                 collect = functools.partial(_raise, exc)
         self.started.append(Started(task, room, collect))
 
@@ -224,9 +221,7 @@ class Processor:
         return task, written_bytes
 
     def drop(self) -> None:
-        """Wait for all started pieces, because they use the session's memory;
-        drop their output.
-        """
+        """Wait for pieces that use the session's memory; drop their output."""
         while self.started:
             with contextlib.suppress(Failure):
                 self.collect()
@@ -263,7 +258,6 @@ def _raise(exc: Exception) -> int:
 
 
 def _code(exc: Exception) -> str:
-    """Return the code for a driver's exception."""
     code = getattr(exc, "code", None)
     return code if code in codes.DEVICE_FAULTS else codes.CORE_FAILED
 

@@ -5,7 +5,8 @@
 The connection's thread receives frames. It puts pieces of input into the
 session's memory and queues them for the session's own thread. If everything is
 idle, it processes a small piece itself, because passing it to the other thread
-would take longer. It ends when another connection has replaced this one.
+would take longer. The thread ends when another connection has replaced this
+one.
 """
 
 from __future__ import annotations
@@ -275,7 +276,8 @@ class Receiver:
     def _add_task(self, header: frames.FrameHeader, view: memoryview) -> bool:
         """Add a received piece.
 
-        :returns: whether the caller must process it, and then owns the core.
+        :returns: whether the caller must process it; the caller then owns the
+            core.
         """
         session = self._session
         length_bytes = len(view)
@@ -298,7 +300,7 @@ class Receiver:
 def _given_up(
     document: dict[str, typing.Any], checksummed: bool, offset_bytes: int
 ) -> processing.Failure:
-    """Return the reason why a client gave up, without the client's text."""
+    """Return why a client gave up, without the client's text."""
     if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
         return processing.Failure(
             codes.CHECKSUM_MISMATCH,

@@ -15,14 +15,11 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 
-#: A shorter message is sent directly, because passing it to another thread
-#: would take as long.
+#: Shorter messages are sent directly: another thread would not be faster.
 LONG_BYTES = 256 * 1024
 
 
 class Message(typing.NamedTuple):
-    """Frames to send together."""
-
     channel: channels.Channel
     parts: list[frames.Buffer]
 
@@ -30,9 +27,9 @@ class Message(typing.NamedTuple):
 class BackgroundSender:
     """Sends in a thread while there is something to send.
 
-    :param condition: condition of the session's lock, which is notified when
-        everything is sent.
-    :param collect: returns the next message, or None; called with the lock
+    :param condition: condition of the session's lock, notified when all is
+        sent.
+    :param collect: returns the next message or None; called with the lock
         held.
     :param lose: called with the channel and the reason if sending fails.
     :ivar is_busy: whether the thread is sending, in which case no other thread

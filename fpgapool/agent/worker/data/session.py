@@ -54,8 +54,9 @@ from fpgapool.vocabulary import states
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# Maximum number of waiting pieces, because tiny ones use memory besides their
-# bytes. When it is reached, reading pauses. The protocol documents it.
+# Maximum number of waiting pieces; there is a limit because each uses memory
+# in addition to its bytes. When it is reached, reading pauses. The protocol
+# reference states this limit.
 MAX_TASKS = 4096
 
 Post: typing.TypeAlias = collections.abc.Callable[
@@ -97,12 +98,12 @@ class DataSession:
         self._thread_ended: threading.Event | None = None
         self._attach_lock = threading.Lock()
         # Guards everything below. The thread that has set busy owns the core
-        # and, unless the sender is busy, sending. Only that thread processes
+        # and, unless the sender is busy, sends. Only that thread processes
         # tasks.
         self.lock = threading.RLock()
         self.condition = threading.Condition(self.lock)
         self.busy = False
-        # A thread, possibly of an abandoned connection, receives into memory.
+        # Whether a thread, perhaps of an old connection, receives into memory.
         self.filling = False
         self.run_waiters = 0
         self.stopping = False
@@ -137,8 +138,7 @@ class DataSession:
         self.awaits_state = bool(
             start_input_bytes and processor.has_checkpoints
         )
-        # Whether the client has closed its sending side, so that no more ACKs
-        # arrive.
+        # Whether the client has closed its sending side: no more ACKs arrive.
         self.half_closed = False
 
     @property
@@ -192,9 +192,9 @@ class DataSession:
     ) -> None:
         """Attach a connection and abandon the previous one.
 
-        :param acked_input_bytes: amount of input for which the client has
-            received an ACK.
-        :param received_output_bytes: amount of output that the client has.
+        :param acked_input_bytes: input for which the client has received an
+            ACK.
+        :param received_output_bytes: output that the client has received.
         :param send_opened: sends OPENED with the input and output offsets
             from which both sides continue.
         :raises ports.Refused: if the session has ended, or cannot continue
@@ -229,7 +229,7 @@ class DataSession:
                     self.wake()
 
     def send_over(self, other: channels.Channel) -> None:
-        """Start to send on a second connection of the client.
+        """Start sending on a second connection of the client.
 
         :param other: connection of the authenticated client; it is closed
             together with the attached one.
@@ -317,8 +317,7 @@ class DataSession:
             self.condition.wait()
             return
         if self.half_closed:
-            # Only output that awaits an acknowledgement is left, and none will
-            # arrive.
+            # Only unacknowledged output is left, and no ACK will arrive.
             self._end(states.CLOSED, codes.OK, "")
             self.condition.wait()
             return
@@ -351,9 +350,7 @@ class DataSession:
         return not (self.busy or self.sender.is_busy)
 
     def awaits_client(self) -> bool:
-        """Whether only the client can make the session continue; the caller
-        holds the lock.
-        """
+        """Whether only the client can act now; the caller holds the lock."""
         return self.is_idle() and not (
             self.has_work() or self.leaving or self.stopping or self.ended
         )
@@ -374,9 +371,7 @@ class DataSession:
         predicate: collections.abc.Callable[[], bool],
         timeout_s: float | None = None,
     ) -> bool:
-        """Wait, with the lock held, until a predicate is true, which
-        :meth:`rest` may cause.
-        """
+        """Wait for a predicate, with the lock held; see :meth:`rest`."""
         self.run_waiters += 1
         try:
             return self.condition.wait_for(predicate, timeout_s)
@@ -421,7 +416,6 @@ class DataSession:
         return sending.Message(channel, self.outgoing.collect())
 
     def _do(self, work: _Work) -> _Work | None:
-        """Do one work item and return the next one."""
         if isinstance(work, sending.Message):
             # With checkpoints, wait until the message is sent: the next one
             # may contain a checkpoint, which must be taken between two pieces.

@@ -72,6 +72,15 @@ function place(session) {
     : "–";
 }
 
+// The expected wait, and the range in which nine of ten waits lie.
+function expectedWait(session) {
+  const wait = seconds(session.expected_wait_s);
+  return session.expected_wait_high_s === null
+    || session.expected_wait_high_s === undefined ? wait
+    : `${wait} (${seconds(session.expected_wait_low_s)} – ${
+      seconds(session.expected_wait_high_s)})`;
+}
+
 function progress(session) {
   return `${bytes(session.input_bytes)} of ${bytes(session.claimed_bytes)}`;
 }
@@ -108,7 +117,7 @@ export class View {
       ...names,
       { label: "Size", short: (one) => bytes(one.claimed_bytes) },
       { label: "Waiting since", text: (one) => when(one.queued_at) },
-      { label: "Expected wait", short: (one) => seconds(one.expected_wait_s) },
+      { label: "Expected wait", short: expectedWait },
       { label: "Waiting for", text: reasons },
     ], (one) => one.id, "No sessions are waiting.");
     this.table = new Table("Sessions", [

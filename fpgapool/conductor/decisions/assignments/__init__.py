@@ -3,7 +3,7 @@
 """Slots and their holders, from the core's instruction to the release.
 
 ``holds``, ``agent_orders``
-    An assignment, its data rate, and the orders to agents about it.
+    Assignments, their data rates, and the orders to agents.
 ``serving``
     Carries out the core's instructions about slots of sessions and groups.
 ``charging``
@@ -11,7 +11,7 @@
 ``reports``, ``reconcile``
     Compare agents' reports with the assignments.
 ``desks``, ``desk_accounts``
-    The desks of groups: orders, counts, and disconnected clients.
+    The desks of groups: orders, task counts, disconnected clients.
 
 The core, not this package, decides who gets a slot.
 """

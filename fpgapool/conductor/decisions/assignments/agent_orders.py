@@ -48,7 +48,7 @@ def request(
     accelerator: str,
     **ordered: Any,
 ) -> objects.AssignRequest:
-    """Return the order to prepare a slot with an accelerator."""
+    """Return the request to prepare a slot with an accelerator."""
     bitstream_id = bitstream.bitstream_id if bitstream else None
     return objects.AssignRequest(
         host_uuid=slot.host.uuid,
@@ -81,7 +81,7 @@ def release_slot(
 
 
 def reissue_secret(hold: sessions.SessionHold) -> effects.ReissueSecret:
-    """Order a new secret for a client that is not connected."""
+    """Order an agent to create a new secret for an unconnected client."""
     return effects.ReissueSecret(
         host_uuid=hold.slot.host.uuid,
         device=hold.slot.device.name,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Charges what holders of slots have used to their projects."""
+"""Charges projects for the use of slots."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.vocabulary import platforms
 
-#: Higher than the transfer rate of any slot. Limits clients' own counts, which
-#: nobody can verify.
+#: Limits clients' own counts, which cannot be verified; higher than the
+#: transfer rate of any slot.
 _MAX_BYTES_PER_S = 2**37
 
 
@@ -39,7 +39,7 @@ class Charging(parts.Room):
         )
 
     def charge_so_far(self, hold: sessions.SessionHold) -> None:
-        """Charge the bytes that the slot's host has reported."""
+        """Charge the bytes that the slot's host has reported so far."""
         self._ledger.add(
             hold.session.project_id,
             hold.accelerator,
@@ -79,14 +79,13 @@ class Charging(parts.Room):
     def charge_late(
         self, session: sessions.Session, result: objects.SessionResult
     ) -> None:
-        """Charge the work that a slot did after its session had lost it.
+        """Charge work that a slot did for a session that had already lost it.
 
-        :param result: the worker's result, not yet applied to the session.
+        :param result: the worker's result, not applied to the session yet.
         """
         slot_s = 0.0
         if session.started_at is None and result.started_at is not None:
-            # Otherwise the slot was charged when its host was given up as
-            # lost.
+            # Otherwise the slot was charged when its host was declared lost.
             slot_s = max(result.finished_at - result.started_at, 0.0)
         input_bytes = session.former_input_bytes + result.input_bytes
         output_bytes = session.former_output_bytes + result.output_bytes
@@ -102,13 +101,13 @@ class Charging(parts.Room):
     def book_unseen(
         self, session: sessions.Session, input_bytes: int, output_bytes: int
     ) -> None:
-        """Use a client's own counts if no report can confirm them any more.
+        """Charge a client's own counts, because no report can confirm them.
 
-        They are limited by the claim, and by what a slot can transfer.
+        These counts are limited by the session's claim, and by a rate higher
+        than that of any slot.
 
-        :param input_bytes: input bytes that all of the session's slots
-            processed.
-        :param output_bytes: output bytes that the client has received.
+        :param input_bytes: input bytes that all its slots processed.
+        :param output_bytes: output bytes that the client received.
         """
         most = min(
             self._settings.claim_limit_bytes(session.claimed_bytes)
@@ -142,8 +141,8 @@ class Charging(parts.Room):
         )
 
     def _energy_j(self, hold: holds.Hold, ended_at: float) -> float | None:
-        """Return the measured energy, else an estimate from the platform's
-        power, if known.
+        """Return the measured energy, or an estimate from the platform's
+        power; None if both are unknown.
         """
         if hold.energy.total_j is not None:
             return hold.energy.total_j

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tracks which of the tasks that groups' desks have counted are already
-charged.
+"""Tracks which tasks of groups have been charged.
 
-A desk counts from its start. Charged counts are committed together with the
-usage, so that no task is charged twice or missed when the leader changes.
+A desk's counts start at 0 when the desk starts. Charged counts are committed
+together with the usage, so that a new leader neither charges a task twice nor
+misses one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fpgapool import objects
 from fpgapool.core import events
 from fpgapool.db import api as db_api
 
-#: How long to keep the counts of a desk that its host no longer reports.
+#: Time for which to keep the counts of a desk that its host no longer reports.
 KEPT_S = 600.0
 
 # The length of the database column.
@@ -33,8 +33,8 @@ _NOTHING = {"ended": 0, "arrived": 0, "busy_s": 0.0, "project_id": ""}
 class DeskAccount:
     """The charged counts of a group's desk on one host.
 
-    :ivar running_s: the approximate slot time of running tasks. This is not
-        idle time: tasks are charged when they end, locks immediately.
+    :ivar running_s: the approximate slot time of running tasks, which are
+        charged when they end; it does not count as idle time.
     :ivar missing_since: time of the host's first report without the desk; None
         if the last report included it.
     """
@@ -48,10 +48,9 @@ class DeskAccount:
     def new_tasks(
         self, line: objects.GroupReport, project_of: Callable[[str], str]
     ) -> list[tuple[str, events.ClientStats]]:
-        """Return the tasks since the last call, with their projects.
+        """Return each client's tasks since the last call, and its project.
 
-        :param project_of: returns the project of a client that the account
-            does not know yet.
+        :param project_of: returns the project of a client new to the account.
         """
         if not line.desk_boot_id:
             # The agent has not received the desk's counts yet.
@@ -122,7 +121,7 @@ class DeskAccounts:
             self._accounts[record.host_id][record.group_id] = account
 
     def of(self, group_id: str, host_id: int, now: float) -> DeskAccount:
-        """Return the account of a desk; a new one if there is none."""
+        """Return the account of a desk, creating it if there is none."""
         found = self._accounts[host_id].get(group_id)
         if found is None:
             self._last_id += 1
@@ -144,8 +143,7 @@ class DeskAccounts:
         return list(self._accounts[host_id].values())
 
     def charged_at(self, group_id: str, host_id: int) -> float:
-        """Return the time until which a group's members on a host have been
-        charged.
+        """Return the time up to which a group's members on a host are charged.
 
         :returns: 0.0 if they have never been charged.
         """
@@ -159,9 +157,10 @@ class DeskAccounts:
         wanted: Collection[str],
         now: float,
     ) -> None:
-        """Forget desks that their host has not reported for a long time.
+        """Delete the accounts of desks that their host has not reported for
+        :data:`KEPT_S`.
 
-        Tasks that ran at a missing desk count as idle time.
+        Tasks running at a missing desk count as idle time.
 
         :param wanted: the groups that should have a desk there; their accounts
             are kept, because their members are charged.

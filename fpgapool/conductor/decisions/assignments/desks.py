@@ -2,8 +2,8 @@
 
 """The desks of groups: orders to them, and the tasks that they report.
 
-An order contains everything that a desk needs to know. It is sent on changes,
-and again when a report shows that the desk follows a different order.
+An order contains a desk's whole desired state. It is sent when this changes,
+and again when a report shows that the desk has a different revision.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from fpgapool.vocabulary import group as description
 class _Desk:
     """The desk of a group on a host.
 
-    :ivar is_silent: whether its waiting tasks are excluded from the core's
-        counts.
+    :ivar is_silent: whether the core ignores its waiting tasks.
     """
 
     report: objects.GroupReport | None = None
@@ -64,7 +63,7 @@ class Desks(parts.Room):
         self._absences = Absences(
             self._settings.connect_timeout_s, self._settings.resume_grace_s
         )
-        # Higher than the revisions of all former leaders, as with generations.
+        # Like generations, revisions are higher than those of former leaders.
         self._last_revision = self._core.view.next_generation
 
     # -- orders ------------------------------------------------------------
@@ -130,8 +129,8 @@ class Desks(parts.Room):
             arbitration=(
                 description.TIME if group.shared else description.FIFO
             ),
-            # Between clients of the same project, only state that the core
-            # keeps could leak.
+            # Within a project, only an accelerator that keeps state must be
+            # cleared between clients.
             clear_between=(
                 description.PROJECTS
                 if self._catalogue.is_stateless(group.accelerator)
@@ -184,7 +183,7 @@ class Desks(parts.Room):
     def heard(
         self, host: registry.HostEntry, report: objects.AgentReport
     ) -> None:
-        """Process the part of an agent's report that is about groups."""
+        """Process the groups in an agent's report."""
         is_new_agent = self._boots.get(host.uuid) != report.agent_boot_id
         self._boots[host.uuid] = report.agent_boot_id
         desks = self._desks.setdefault(host.uuid, {})
@@ -255,7 +254,7 @@ class Desks(parts.Room):
             self._send(host_uuid, desk, order)
 
     def tick(self) -> None:
-        """Ignore the waiting tasks of lost hosts."""
+        """Stop counting the waiting tasks of lost hosts."""
         for host_uuid, desks in self._desks.items():
             host = self._registry.hosts.get(host_uuid)
             if host is not None and not host.up:
@@ -280,7 +279,7 @@ class Desks(parts.Room):
         return found
 
     def _heard_reports(self) -> Iterator[tuple[float, objects.GroupReport]]:
-        """Yield the last reports of desks on hosts that are up, with their
+        """Yield the last reports of desks on hosts that are up, and their
         times.
         """
         for host_uuid, desks in self._desks.items():
@@ -299,7 +298,7 @@ class Desks(parts.Room):
         ](list)
         for heard_at, report in self._heard_reports():
             reports[report.group_id].append((heard_at, report))
-        # A desk continues to serve clients while its agent is unreachable.
+        # Clients may be connected to a desk whose agent is unreachable.
         for one in self._holds.members():
             if not one.slot.host.up:
                 reports.pop(one.public_id, None)
@@ -320,9 +319,7 @@ class Desks(parts.Room):
         group: db_api.GroupRecord,
         line: objects.GroupReport,
     ) -> None:
-        """Charge the tasks since the last report, and report them to the
-        core.
-        """
+        """Charge the tasks since the last report, and notify the core."""
         account = self._desk_accounts.of(
             group.group_id, host.id, self._clock.now
         )
@@ -375,7 +372,7 @@ class Desks(parts.Room):
     # -- usage -------------------------------------------------------------
 
     def count_time(self, host: registry.HostEntry) -> None:
-        """Add the slot time that a host's members used since the last call."""
+        """Add the slot time of a host's members since the last call."""
         now, held_s = self._clock.now, collections.Counter[str]()
         for one in self._members_on(host):
             time_s = max(now - one.charged_at, 0.0)
@@ -383,7 +380,7 @@ class Desks(parts.Room):
             is_ready = one.phase is not model.Phase.PREPARING
             kind = "serving" if is_ready else "programming"
             self._counts.group_slot_s[kind] += time_s
-            # The clock of a new leader may be behind.
+            # A new leader's clock may be behind the former one's.
             one.charged_at = max(one.charged_at, now)
         for group_id, time_s in held_s.items():
             self._desk_accounts.of(group_id, host.id, now).add_time(
@@ -398,7 +395,7 @@ class Desks(parts.Room):
                     yield hold
 
     def _pay_owners(self, host: registry.HostEntry) -> None:
-        """Charge the owners for the time during which no task ran."""
+        """Charge the groups' owners for the time during which no task ran."""
         for account in self._desk_accounts.on(host.id):
             idle_s = account.idle_s
             group = self._groups.groups.get(account.record.group_id)
@@ -427,10 +424,10 @@ def _deleted(group_id: str) -> objects.GroupOrder:
 
 @dataclasses.dataclass(slots=True)
 class _Client:
-    """What the leader knows about a client's connection.
+    """A client's connection, as reports show it.
 
-    :ivar since: time since which the reports of existing desks have shown no
-        connection; None while they show one.
+    :ivar since: since when no report has shown a connection; None if one does,
+        or if the client cannot connect.
     """
 
     was_connected: bool = False
@@ -440,9 +437,8 @@ class _Client:
 class Absences:
     """Finds the clients that have been disconnected for too long.
 
-    :param connect_timeout_s: how long a client may take to connect for the
-        first time.
-    :param resume_grace_s: how long it may later be disconnected.
+    :param connect_timeout_s: maximum time until a client first connects.
+    :param resume_grace_s: maximum time for which it may be disconnected later.
     """
 
     def __init__(
@@ -463,12 +459,12 @@ class Absences:
         failed_at: float,
         now: float,
     ) -> list[db_api.GroupClientRecord]:
-        """Return the clients to end.
+        """Return the clients that must be ended.
 
         :param groups: the clients of each group, and the last reports of its
-            desks with their times; empty if it is uncertain which clients are
-            connected, or if they cannot connect.
-        :param failed_at: when the database or the bus last failed. Until then,
+            desks with their times. There must be no reports if it is unknown
+            which clients are connected.
+        :param failed_at: when the database or the bus last failed: until then,
             clients could not find out where to connect.
         """
         before, self._clients = self._clients, {}
@@ -494,7 +490,7 @@ class Absences:
                 elif heard_at >= max(known.since, failed_at) + self._limit_s(
                     known
                 ):
-                    # Even the oldest report was sent after the limit.
+                    # Even the oldest report arrived after the limit.
                     found.append(client)
         return found
 

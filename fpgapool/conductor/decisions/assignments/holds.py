@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The conductor's state of slots and their holders."""
+"""Slots and their holders, as the conductor sees them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fpgapool.db import api as db_api
 # Rates measured over a shorter time are mostly noise.
 _LEAST_TIME_S = 1.0
 
-#: Members of orders for holders whose clients do not connect to the slot.
+#: Order members for holders whose clients do not connect to the slot.
 WITHOUT_CLIENT: dict[str, Any] = {
     "connect_timeout_s": 0.0,
     "resume_grace_s": 0.0,
@@ -31,9 +31,9 @@ WITHOUT_CLIENT: dict[str, Any] = {
 
 @dataclasses.dataclass(slots=True)
 class Energy:
-    """Energy that a slot has used for one holder, across agent restarts.
+    """Energy that a slot has used for one holder, also across agent restarts.
 
-    :ivar total_j: None until the agent measures energy.
+    :ivar total_j: energy so far; None: not measured.
     """
 
     total_j: float | None = None
@@ -41,7 +41,7 @@ class Energy:
     _before_j: float = 0.0
 
     def note(self, boot_id: str, energy_j: float) -> None:
-        """Add an agent's measurement, which counts from its start."""
+        """Record a measurement, which counts from the agent's start."""
         if boot_id != self._boot_id:
             self._boot_id = boot_id
             self._before_j = self.total_j or 0.0
@@ -50,19 +50,17 @@ class Energy:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Hold(abc.ABC):
-    """The conductor's own state of an assignment; the core keeps the rest.
+    """The conductor's part of an assignment's state; the core has the rest.
 
-    It exists until the agent shows that the assignment is over.
+    It exists until the agent reports the end of the assignment.
 
     :ivar core: the assignment; only the core changes it.
     :ivar holder: the kind of the holder, and the id of its row.
-    :ivar prepared: whether the agent has reported the slot as ready; the
-        secret may not have arrived yet.
-    :ivar offer: endpoints to which the client may connect before that.
-    :ivar heard: boot id and sequence number of the agent's last report before
-        it announced that the slot was ready.
-    :ivar bitstream: the bitstream in the slot; None for the driver's own
-        implementation.
+    :ivar prepared: whether a report has shown the slot as ready.
+    :ivar offer: endpoints that the client may use before the slot is ready.
+    :ivar heard: boot id and sequence number of the last report that the agent
+        sent before it announced the slot as ready.
+    :ivar bitstream: the slot's bitstream; None: the accelerator is built in.
     """
 
     slot: registry.SlotEntry
@@ -91,7 +89,7 @@ class Hold(abc.ABC):
 
     @property
     def abandoned(self) -> bool:
-        """Whether its session already waits for another slot or has one."""
+        """Whether its session is waiting for another slot or has one."""
         return False
 
     @property
@@ -101,13 +99,13 @@ class Hold(abc.ABC):
 
     @abc.abstractmethod
     def ordered(self) -> dict[str, Any]:
-        """Return what the order to prepare the slot says about the holder."""
+        """Return the holder's part of the order to prepare the slot."""
 
     # -- the assignment ----------------------------------------------------
 
     @property
     def generation(self) -> int:
-        """The assignment's number; later assignments have higher ones."""
+        """The assignment's number, which is higher for later assignments."""
         return self.core.generation
 
     @property
@@ -132,9 +130,7 @@ class Hold(abc.ABC):
         return self.bitstream.bitstream_id if self.bitstream else None
 
     def note_energy(self, boot_id: str, line: objects.SlotReport) -> None:
-        """Record the slot's energy from a report, if it belongs to this
-        holder.
-        """
+        """Record the energy in a report, if it was used for this holder."""
         generation = line.generation
         if generation is None and line.last_result is not None:
             generation = line.last_result.generation
@@ -165,8 +161,8 @@ class Hold(abc.ABC):
 class Member(Hold):
     """A group's slot.
 
-    :ivar group: the group's row when it got the slot.
-    :ivar charged_at: the time until which its use has been charged.
+    :ivar group: the group's row at the time of the assignment.
+    :ivar charged_at: the time up to which the slot's use has been charged.
     """
 
     group: db_api.GroupRecord
@@ -183,7 +179,6 @@ class Member(Hold):
         return self.phase is not model.Phase.PREPARING and not self.revoked
 
     def ordered(self) -> dict[str, Any]:
-        """Return what the order to prepare the slot says about the group."""
         return {
             "session_id": self.group.group_id,
             "group_id": self.group.group_id,
@@ -195,7 +190,7 @@ class Member(Hold):
 
 
 class Holds(dict[int, Hold]):
-    """The slots of sessions and groups, by id.
+    """The assignments of slots to sessions and groups, by slot id.
 
     :ivar changed_groups: groups whose desks may need a new order.
     """
@@ -216,7 +211,7 @@ class Holds(dict[int, Hold]):
         return core
 
     def members(self) -> Iterator[Member]:
-        """Yield the slots of groups."""
+        """Yield the assignments to groups."""
         for hold in self.values():
             if isinstance(hold, Member):
                 yield hold
@@ -267,10 +262,8 @@ class Traffic:
         output_bytes: int,
         now: float,
     ) -> Reading | None:
-        """Record the byte counts of a report; return a new reading, if any.
-
-        There is none for a holder's first report, or for one that follows too
-        soon.
+        """Record the byte counts of a report; return a new reading, or None if
+        this is the holder's first report or follows the last reading too soon.
         """
         before = self._readings.get(slot_id)
         if before is None or before.generation != generation:
@@ -289,7 +282,7 @@ class Traffic:
             at=now,
             input_bytes=input_bytes,
             output_bytes=output_bytes,
-            # Avoid a negative rate: a new worker counts from 0.
+            # A new worker counts from 0; the rate must not be negative.
             input_bytes_per_s=max(input_bytes - before.input_bytes, 0)
             / seconds,
             output_bytes_per_s=max(output_bytes - before.output_bytes, 0)

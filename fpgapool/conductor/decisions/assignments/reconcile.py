@@ -2,9 +2,8 @@
 
 """Compares an agent's slot table with the assignments.
 
-Reports and orders may cross, get lost or be repeated. A report is therefore
-not treated as an event: it is compared with the expected state, and the
-finding names the difference.
+Reports and orders may cross, get lost or be repeated. Therefore a report is
+not treated as an event, but compared with the expected state.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Finding(enum.Enum):
     READY = enum.auto()
     ATTACHED = enum.auto()
     DETACHED = enum.auto()
-    #: The assignment has ended; the report has the result.
+    #: The assignment has ended; the report contains the result.
     FINISHED = enum.auto()
     PREPARE_FAILED = enum.auto()
     #: The assignment has ended, and its result is lost.
@@ -59,8 +58,7 @@ _BY_STATE = {
 #: In these phases the client has not sent anything yet.
 UNCONNECTED = frozenset({model.Phase.PREPARING, model.Phase.READY})
 
-# Result codes of slots that a former leader gave up, dying before it recorded
-# that.
+# Result codes of slots that a former leader released without recording it.
 _GIVEN_UP = frozenset({codes.PREPARE_TIMEOUT, codes.SUPERSEDED})
 
 
@@ -70,8 +68,7 @@ def busy(report: objects.SlotReport) -> bool:
 
 
 def is_not_prepared(hold: holds.Hold, result: objects.SessionResult) -> bool:
-    """Whether a slot was never ready for its holder, so that the holder may
-    get another slot.
+    """Whether a slot never became ready, so its holder may get another.
 
     A holder that has connected keeps the slot, whatever the agent reports.
     """
@@ -107,8 +104,7 @@ def _compare_idle(hold: holds.Hold, report: objects.SlotReport) -> Finding:
     if report.seen_generation >= hold.generation:
         return Finding.VANISHED
     if hold.revoked:
-        # The order to prepare may still arrive, so the agent must also receive
-        # the release.
+        # The order to prepare may still arrive, so a release must follow it.
         return Finding.NOT_RELEASED
     if hold.is_unprepared:
         return Finding.NOT_STARTED

@@ -31,7 +31,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
-# Limits the log lines that agents can cause repeatedly.
+# For log lines that agents can cause repeatedly.
 _LIMITED_LOG = ratelimit.RateLimitedLog(__name__)
 
 _PROGRAMMED = frozenset(
@@ -42,23 +42,22 @@ _PROGRAMMED = frozenset(
     }
 )
 
-# The states of a session in the conductor and in the worker's result if the
-# client closed the session, then cancelled it before the conductor was
-# notified of the close.
+# A session's state in the conductor and in the worker's result, if the client
+# closed the session and cancelled it before the conductor was notified.
 _CLOSED_BEFORE_CANCEL = (states.CANCELLED, states.CLOSED)
 
-# A result from a former slot does not end a session in one of these states:
-# the client has another slot, or the session is closed or never had a slot.
+# A former slot's result does not end a session in these states: it uses
+# another slot, is closed already, or never had a slot.
 _NOT_CLOSED_LATE = states.CONNECTED | {states.CLOSED, states.REJECTED}
 
-# A client was notified too late if it knew about its slot for less than this
-# share of ``connect_timeout_s``.
+# A client was notified too late if less than this share of
+# ``connect_timeout_s`` was left.
 _TIME_TO_CONNECT = 0.5
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Reports(parts.Room):
-    """Compares agents' reports with the assignments, and acts on findings."""
+    """Compares reports with the assignments, and acts on differences."""
 
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
@@ -100,7 +99,7 @@ class Reports(parts.Room):
         session.certificate_sha256 = prepared.certificate_sha256
         hold.heard = prepared.agent_boot_id, prepared.sequence
         if not session.has_secret:
-            # The front door that created the secret was restarted.
+            # The front door that created the secret has restarted.
             self._outbox.send(agent_orders.reissue_secret(hold))
         if hold.phase is model.Phase.PREPARING:
             self._link.tell(events.SlotReady(hold.slot.id, hold.generation))
@@ -122,7 +121,7 @@ class Reports(parts.Room):
         if changed or not host.up:
             self._library.see_slots()
             self._host_up(host)
-        # Count the time before the report ends any members.
+        # The time must be counted before the report ends any members.
         self._desks.count_time(host)
         for device in report.devices:
             for line in device.slots:
@@ -182,10 +181,9 @@ class Reports(parts.Room):
     def _end_unrecorded(
         self, slot: registry.SlotEntry, result: objects.SessionResult
     ) -> None:
-        """End an assignment that the agent reports as its previous one.
+        """End an assignment that the agent reports as the slot's previous one.
 
-        A former leader reassigned the slot, but died before recording it. So
-        the new holder is unknown, and the former one has a result.
+        A former leader reassigned the slot, but died before recording that.
         """
         hold = self._holds.get(slot.id)
         if (
@@ -199,10 +197,10 @@ class Reports(parts.Room):
     def _end_late(
         self, host: registry.HostEntry, result: objects.SessionResult
     ) -> None:
-        """End a session whose client used and closed its former slot.
+        """End a session whose client closed it while using its former slot.
 
         The slot's host was silent, so the session was queued again. It may
-        have another slot that it no longer needs, or may have ended otherwise.
+        have received another slot, or may have ended otherwise.
         """
         if result.state != states.CLOSED:
             return
@@ -218,7 +216,7 @@ class Reports(parts.Room):
             return
         self._lives.end(session, result.state, result.code, result.message)
         self._link.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
-        # The result from the other slot's worker is not the session's result.
+        # The other slot's result must not replace the session's.
         session.hold = None
 
     # -- findings ----------------------------------------------------------
@@ -296,8 +294,8 @@ class Reports(parts.Room):
     def _report_border(
         self, hold: sessions.SessionHold, line: objects.SlotReport
     ) -> None:
-        """Report a border, where another session may get the slot, to the
-        core.
+        """Report to the core that the session reached a border, where another
+        session may get the slot.
         """
         quanta = line.input_bytes // hold.quantum_bytes
         if quanta > hold.quanta:
@@ -380,7 +378,7 @@ class Reports(parts.Room):
                 self._lives.end(session, *self._how_it_ended(session, result))
         self._serving.free(hold, self._clock.now, result)
         if again:
-            # It queues behind the waiting sessions, because it has had a slot.
+            # It queues after the waiting sessions, because it has had a slot.
             self._serving.resubmit(
                 session,
                 result.code,
@@ -393,7 +391,8 @@ class Reports(parts.Room):
         """Whether a session that lost its slot should wait for another."""
         session = hold.session
         if result.code == codes.YIELDED:
-            # Double the claim: a session that exceeds it only loses its place.
+            # A session that exceeds its claim only loses its place in the
+            # queue, so the claim is doubled.
             session.claimed_bytes = min(
                 2 * session.input_bytes, self._settings.max_claimed_bytes
             )
@@ -418,7 +417,7 @@ class Reports(parts.Room):
         if result.code == codes.CLAIM_EXCEEDED:
             message = (
                 f"the session sent more than the {session.claimed_bytes} bytes"
-                f" it claimed; {at}"
+                f" that it claimed; {at}"
             )
             return states.FAILED, result.code, message
         if result.code == codes.DEADLINE_PASSED:
@@ -432,8 +431,8 @@ class Reports(parts.Room):
     def _was_told_late(self, hold: sessions.SessionHold) -> bool:
         """Whether a client was notified too late to connect to its slot.
 
-        The agent's message was lost, the database or the bus was unavailable,
-        or a former leader died before publishing the session.
+        The agent's message may have been lost, the database or the bus
+        unavailable, or a former leader may have died before notifying it.
         """
         enough_s = _TIME_TO_CONNECT * hold.session.connect_timeout_s
         told_at = max(hold.announced_at, self._outages.last_at)
@@ -446,13 +445,11 @@ class Reports(parts.Room):
         result: objects.SessionResult,
         host: registry.HostEntry,
     ) -> None:
-        """Update a session's byte counts and start time from a worker's
-        result.
-        """
+        """Update a session's byte counts and start time from a result."""
         session.update_bytes(result.input_bytes, result.output_bytes)
         if result.started_at is not None:
             started_at = host.our_time(result.started_at)
-            # The host's clock may have been set since its last report.
+            # The host's clock may have been adjusted since its last report.
             session.started_at = min(
                 max(started_at, session.queued_at), self._clock.now
             )
@@ -462,8 +459,8 @@ class Reports(parts.Room):
     def _release_stray(
         self, slot: registry.SlotEntry, line: objects.SlotReport
     ) -> None:
-        # The agent answers each order with a report, which would trigger the
-        # next order while the worker is still ending.
+        # The agent answers each order with a report. While the worker is
+        # ending, that report would trigger another order.
         if (
             self._clock.now - slot.stray_ordered_at
             < self._settings.resend_interval_s
@@ -472,14 +469,13 @@ class Reports(parts.Room):
         slot.stray_ordered_at = self._clock.now
         self._counts.reconciled["stray"] += 1
         LOG.warning(
-            "Slot %s serves session %s, generation %s, which does not hold"
-            " it; releasing it",
+            "Slot %s serves session %s, generation %s, but is not assigned"
+            " to it; releasing it",
             slot,
             line.session_id,
             line.generation,
         )
         self._outbox.send(
-            # The slot is busy for a session that should not have it.
             agent_orders.release_slot(
                 slot,
                 line.session_id or "",

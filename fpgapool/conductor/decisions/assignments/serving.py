@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Assignments of slots to sessions and groups, from the core's instruction to
-the release.
-"""
+"""Assigns slots to sessions and groups, as the core instructs."""
 
 from __future__ import annotations
 
@@ -18,7 +16,6 @@ from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import registry
-from fpgapool.conductor.decisions.requests import expected_waits
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
@@ -32,11 +29,11 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-# Messages that tell a session's owner why it is waiting again.
+# Messages to a session's owner: why the session is waiting again.
 _WHY = {
     codes.CONNECT_TIMEOUT: "its client was notified of its slot too late",
     codes.DRAINED: "an operator is taking its slot out of service",
-    codes.HOST_LOST: "the host of its slot does not report",
+    codes.HOST_LOST: "its slot's host does not report",
     codes.MOVED: "its client requested another slot",
     codes.PREEMPTED: (
         "its slot went to a session with a higher priority or a more urgent"
@@ -60,7 +57,6 @@ class Serving(parts.Room):
     _desk_accounts: desk_accounts.DeskAccounts
     _holds: holds.Holds
     _charging: charging.Charging
-    _pace: expected_waits.Pace
     _traffic: holds.Traffic
 
     # -- instructions of the core ------------------------------------------
@@ -94,7 +90,6 @@ class Serving(parts.Room):
         session.check_move("assign")
         self._sessions.count_queued(session, -1)
         waited_s = self._clock.pool_time - session.arrival_s
-        self._pace.note(waited_s, self._clock.now)
         if not session.generation:
             self._counts.waits_s.observe(waited_s)
         session.skips = self._core.skips(session.job_id)
@@ -120,7 +115,7 @@ class Serving(parts.Room):
         assigned_at: float,
         bitstream: objects.BitstreamRef | None,
     ) -> sessions.SessionHold:
-        """Give a session the slot that the core has assigned to it."""
+        """Record a slot that the core has assigned to a session."""
         hold = sessions.SessionHold(
             session=session,
             holder=model.Holder(model.HolderKind.SESSION, session.row_id),
@@ -143,7 +138,7 @@ class Serving(parts.Room):
         assigned_at: float,
         bitstream: objects.BitstreamRef | None,
     ) -> holds.Member:
-        """Give a group the slot that the core has assigned to it."""
+        """Record a slot that the core has assigned to a group."""
         hold = self._holds[slot_id] = holds.Member(
             group=group,
             holder=model.Holder(model.HolderKind.GROUP, group.id),
@@ -158,9 +153,7 @@ class Serving(parts.Room):
         return hold
 
     def _quantum_bytes(self, hold: sessions.SessionHold) -> int:
-        """Return the number of input bytes between two borders; 0 if there are
-        none.
-        """
+        """Return the input bytes between two borders; 0 if there are none."""
         accelerator = self._core.view.accelerators.get(hold.accelerator)
         if accelerator is None or not accelerator.stateless:
             return 0
@@ -205,7 +198,7 @@ class Serving(parts.Room):
             if hold is not None and is_taken_back:
                 self._count_taken_back(session, order.reason)
         if hold is not None:
-            # In other cases the agent already knows, or does not report.
+            # Otherwise the agent reported the loss, or its host is lost.
             self._lose(hold, order.reason, tells_agent=is_taken_back)
         if session is not None:
             session.skips = self._core.skips(order.job_id)
@@ -215,7 +208,7 @@ class Serving(parts.Room):
     def _of_job(
         self, job_id: int
     ) -> tuple[holds.Hold | None, sessions.Session | None]:
-        """Return the slot of a job, if it has one, and its session.
+        """Return the job's slot and its session; None for each that it lacks.
 
         Only the jobs of groups have negative ids.
         """
@@ -291,7 +284,7 @@ class Serving(parts.Room):
             self.entered(hold)
 
     def entered(self, hold: holds.Hold) -> None:
-        """Record and publish a new phase of an assignment."""
+        """Save and publish the new phase of an assignment."""
         self._holds.save(hold)
         if isinstance(hold, sessions.SessionHold):
             self._lives.touch(hold.session)
@@ -342,9 +335,9 @@ class Serving(parts.Room):
         *,
         yields: bool = False,
     ) -> None:
-        """Queue a session again, ordered by its first arrival.
+        """Queue a session again at the position of its first arrival.
 
-        :param yields: whether the sessions that are already waiting go first.
+        :param yields: whether it queues after all waiting sessions.
         """
         LOG.info(
             "Session %s waits for another slot: %s", session.session_id, reason
@@ -366,7 +359,7 @@ class Serving(parts.Room):
     def move(self, session: sessions.Session) -> None:
         """Queue a session again while its old slot is being revoked."""
         if session.hold is not None:
-            # The old slot's worker may never report the rest.
+            # The old slot's worker may never send another report.
             self._charging.charge_so_far(session.hold)
         self._link.tell(events.JobCancelled(session.job_id, codes.MOVED))
         self._sessions.rename_job(session, self._sessions.next_id())
@@ -397,8 +390,7 @@ class Serving(parts.Room):
     ) -> None:
         """Adopt the slot of a restored group."""
         job = model.Job(
-            # The core numbers the jobs of groups from the same sequence as
-            # generations.
+            # The core numbers groups' jobs in the sequence of generations.
             id=-row.generation,
             host_id=None,
             accelerator=group.accelerator,
@@ -462,8 +454,8 @@ class Serving(parts.Room):
 
 
 def _offer_for(hold: sessions.SessionHold) -> objects.Offer | None:
-    """Return where the client can connect before the agent has the order; None
-    if it must wait until the slot is ready.
+    """Return where the client can connect before the agent receives the order;
+    None if the client must wait until the slot is ready.
     """
     session, slot = hold.session, hold.slot
     offer = slot.reported.offer if slot.reported else None

@@ -5,15 +5,13 @@
 ``registry``
     All hosts, devices and slots, as agents report them.
 ``hosts``
-    Detects lost hosts and preparations that hang.
+    Detects lost hosts and hanging preparations.
 ``operators``, ``administration``, ``reservations``
     Operators' requests: states, tests, reservations, limits.
 ``probation``, ``self_tests``
-    Units that are out of service because of failures, and their tests.
+    Hardware that is out of service because of failures, and its tests.
 ``accelerators``, ``bitstreams``
-    The library: its changes, and which slots each accelerator fits.
+    The library: its changes, and the slots that each accelerator fits.
 ``power_caps``
     Caps on the power of slots.
-
-This package changes sessions only through the parts of the pool passed to it.
 """

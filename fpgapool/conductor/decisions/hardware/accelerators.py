@@ -42,7 +42,7 @@ class Accelerators(parts.Room):
         self.load(item.records)
 
     def load(self, records: Iterable[db_api.AcceleratorRecord]) -> None:
-        """Replace the accelerators that need no bitstream file."""
+        """Replace the accelerators that do not need a bitstream file."""
         self._catalogue.set_accelerators(records)
         self.tell_core()
 
@@ -75,7 +75,7 @@ class Accelerators(parts.Room):
         )
 
     def see_slots(self) -> None:
-        """Update which slots each accelerator fits, after a host's report."""
+        """After a host's report, update which slots each accelerator fits."""
         if self._catalogue.set_builtins(self._registry.builtins()):
             self.tell_core()
 
@@ -112,7 +112,7 @@ class Accelerators(parts.Room):
             self._link.tell(events.PowerCapsChanged(caps))
 
     def _update_outdated(self) -> None:
-        """Update which slots hold outdated bitstreams; inform the core."""
+        """Update which slots have outdated bitstreams; notify the core."""
         changed: dict[str, registry.HostEntry] = {}
         for slot in self._registry.slots.values():
             outdated = self._catalogue.is_outdated(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Administrative states of devices and hosts.
 
-Slots of a device get sessions only if the device and its host are both
-enabled. The core drains a device if one of them is draining.
+A device's slots get sessions only if the device and its host are both enabled.
+The core drains the device if either is draining.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DRAINING = model.AdminState.DRAINING
 #: The length of the database columns, in characters.
 MAX_REASON_LENGTH = 255
 
-#: One year; a longer time is probably a mistake.
+#: Maximum time for a drain: a year; a longer one is probably a mistake.
 MAX_DRAIN_S = 366 * 86400.0
 
 _REQUEST = shapes.Members(

@@ -47,11 +47,10 @@ _VALUES = shapes.Members(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryContext:
-    """The state of the pool that a change may depend on.
+    """The pool's state, on which a change may depend.
 
-    :ivar max_count: maximum number of the project's bitstreams; None: no
-        limit.
-    :ivar max_bytes: maximum of their total size; None: no limit.
+    :ivar max_count: maximum number of a project's bitstreams; None: no limit.
+    :ivar max_bytes: maximum total size of these bitstreams; None: no limit.
     """
 
     now: float
@@ -64,7 +63,7 @@ class LibraryContext:
 
 
 class Catalogue:
-    """All accelerators and bitstreams; it checks and applies changes."""
+    """All accelerators and bitstreams; checks and applies changes to them."""
 
     def __init__(
         self,
@@ -87,16 +86,14 @@ class Catalogue:
         return self.library.profiles
 
     def is_stateless(self, accelerator: str) -> bool:
-        """Whether the library says that an accelerator keeps no state."""
+        """Whether an accelerator keeps no state, according to its profile."""
         profile = self.profiles.get(accelerator)
         return profile is not None and profile.stateless
 
     def set_builtins(
         self, builtins: Mapping[str, library.Builtins | None]
     ) -> bool:
-        """Update the accelerators built into slots; return whether this
-        changes the profiles.
-        """
+        """Update built-in accelerators; return whether a profile changed."""
         before = self.library
         if builtins != before.builtins:
             self.library = library.Library(
@@ -107,14 +104,14 @@ class Catalogue:
     def set_accelerators(
         self, accelerators: Iterable[db_api.AcceleratorRecord]
     ) -> None:
-        """Replace the accelerators that need no file."""
+        """Replace the accelerators that do not need a file."""
         self._accelerators = tuple(accelerators)
         self._build()
 
     def reference(
         self, bitstream_id: str | None
     ) -> objects.BitstreamRef | None:
-        """Return a bitstream's reference for agents; None if there is none."""
+        """Return a reference for agents; None if the bitstream is unknown."""
         record = self._by_id.get(bitstream_id or "")
         return None if record is None else library.reference(record)
 
@@ -132,9 +129,8 @@ class Catalogue:
     ) -> tuple[Mapping[str, objects.AcceleratorProfile], str]:
         """Find the accelerator that a project refers to by name.
 
-        :returns: all profiles, and the accelerator's key among them. If the
-            name is unknown, the profiles that the project may use, and the
-            name itself.
+        :returns: all profiles, and the accelerator's key in them; if the name
+            is unknown, the profiles that the project may use, and the name.
         """
         key = self.library.resolve(name, project_id)
         if key is None:
@@ -153,8 +149,7 @@ class Catalogue:
         """Change the library.
 
         :returns: the row to write; None if nothing changes.
-        :raises Rejected: if the change is not allowed; in that case nothing
-            changes.
+        :raises Rejected: if the change is not allowed.
         """
         if isinstance(change, objects.CreateBitstream):
             return self._create(change, context)
@@ -260,7 +255,7 @@ class Catalogue:
             # A private bitstream is not shared with other projects.
             new = dataclasses.replace(new, projects=[])
         if new.public != old.public:
-            # With this change it implements a different accelerator.
+            # Private and public accelerators with one name are different.
             self._check_unused(old, context)
             if new.state != library.UPLOADING or new.profile:
                 self._check_profile(new)
@@ -283,8 +278,7 @@ class Catalogue:
                 "no slot of this pool has a shape that the bitstream fits:"
                 f" {', '.join(old.shapes)}",
             )
-        # The built-in accelerator that it relies on may have been removed
-        # meanwhile.
+        # The accelerator that completes its profile may have been removed.
         self._check_profile(old)
         if old.state == library.APPROVED:
             return old
@@ -300,7 +294,7 @@ class Catalogue:
     # -- checks ------------------------------------------------------------
 
     def _check_profile(self, record: db_api.BitstreamRecord) -> None:
-        """Check that a new accelerator has a complete profile."""
+        """Check that a new accelerator's bitstream has a full profile."""
         if record.public and any(
             one.name == record.accelerator for one in self._accelerators
         ):
@@ -339,8 +333,8 @@ class Catalogue:
             del self._by_id[record.bitstream_id]
         else:
             self._by_id[record.bitstream_id] = record
-        # Unapproved bitstreams are not in the library, and tenants change them
-        # often.
+        # Do not rebuild the library for unapproved bitstreams: it does not
+        # contain them, and projects change them often.
         states = {record.state, old.state if old else ""}
         if library.APPROVED in states:
             self._build()
@@ -356,8 +350,8 @@ def _fitting(
 ) -> list[str]:
     """Return the slot shapes that a file fits.
 
-    :raises Rejected: if there are none, or if a shape that the owner named
-        lacks resources that the file needs.
+    :raises Rejected: if there are none, or if a slot of a shape that the owner
+        named has too few resources.
     """
     if change.resources:
         try:
@@ -378,7 +372,7 @@ def _fitting(
     if not change.shapes:
         raise admission.Rejected(
             codes.INVALID_REQUEST,
-            "name at least one shape that the bitstream fits",
+            "specify at least one slot shape that the bitstream fits",
         )
     return list(change.shapes)
 
@@ -419,8 +413,8 @@ def _shared(
 
 
 def _check_row(record: db_api.BitstreamRecord) -> None:
-    """Refuse a row that the library or the database would reject, which would
-    block all later rows.
+    """Reject values that the library or the database would not accept; such a
+    row would block all later rows.
     """
     values = dataclasses.asdict(record)
     try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Detects silent hosts and preparations that hang."""
+"""Detects silent hosts and hanging preparations."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-# If more than this share of all hosts is silent at once, the message bus is
-# suspected.
+# If a larger share of hosts is silent, the message bus may have failed.
 _BUS_SUSPECTED_SHARE = 0.5
-# From this part on, the reserve counts as kept again. It is well above one
-# half, so that the log does not repeat itself.
+# From this share of its slots on, the reserve counts as kept again. It is well
+# above one half, so that the log does not repeat itself.
 _KEPT_AGAIN = 0.75
-# Maximum number of characters kept of a driver's error, because every view
-# includes it.
+# Maximum length of a driver's error in a session's message, in characters;
+# every view of the session includes it.
 _MAX_CAUSE_LENGTH = 400
 
 
@@ -60,11 +59,10 @@ class Hosts(parts.Room):
         self._lost_since.pop(host.uuid, None)
 
     def tick(self) -> None:
-        """Check for silent hosts and for preparations that hang."""
+        """Check for silent hosts and hanging preparations."""
         timeout_s = self._settings.report_timeout_s
         if self._clock.now - self._ticked_at > timeout_s / 2:
-            # This conductor was suspended, and reports are waiting in its
-            # queue.
+            # This conductor was suspended; its queue may contain reports.
             self._outages.unreachable_until = self._clock.now
         self._ticked_at = self._clock.now
         self._find_silent()
@@ -128,10 +126,9 @@ class Hosts(parts.Room):
     def _ask_or_lose(
         self, host: registry.HostEntry, silent_since: float
     ) -> None:
-        """Ask a silent host for a report; if it does not answer, treat it as
-        lost.
+        """Request a report from a silent host; without one, it is lost.
 
-        Its previous reports may have gone to another leader.
+        Another leader may have received its previous reports.
         """
         if host.asked_at <= silent_since:
             host.asked_at = self._clock.now
@@ -164,7 +161,7 @@ class Hosts(parts.Room):
                 and hold.is_left
                 and hold.wanted
             ):
-                # Its worker will not report its progress soon.
+                # Its worker cannot report further progress.
                 self._serving.move(hold.session)
             missed_s = self._clock.now - max(
                 lost_at, self._outages.unreachable_until
@@ -174,9 +171,9 @@ class Hosts(parts.Room):
         elif (
             hold.is_unprepared
             and not hold.revoked
-            # Use the time of the host's last report, because the slot of a
-            # silent host may have become ready. For an assignment by a former
-            # leader, that is unknown.
+            # The slot of a silent host may have become ready, so the time of
+            # the last report counts. For a former leader's assignment, it is
+            # unknown until the host is up.
             and host.up
             and host.heard_at - hold.assigned_at > limits.prepare_timeout_s
         ):
@@ -203,8 +200,8 @@ class Hosts(parts.Room):
             self._settings.prepare_timeout_s,
         )
         self._outbox.send(agent_orders.release(hold, codes.PREPARE_TIMEOUT))
-        # The slot stays out of service until a report shows it idle, because
-        # programming may hang.
+        # Programming may still be running, so the slot is out of service until
+        # a report shows that it is idle.
         hold.slot.usable = False
         self._link.tell(events.SlotFaulty(hold.slot.id, codes.PREPARE_TIMEOUT))
         self.fail_preparation(
@@ -218,8 +215,7 @@ class Hosts(parts.Room):
     ) -> None:
         """Take a slot from its holder after a failed preparation.
 
-        A session waits for another slot, unless too many slots have failed for
-        it in this way.
+        A session waits for another slot, unless this has happened too often.
         """
         # The revocation may have caused the failure.
         if not hold.revoked and reason not in codes.BITSTREAM_FAULTS:
@@ -255,7 +251,7 @@ class Hosts(parts.Room):
     def _compute_deleted(self, item: inputs.ComputeDeleted) -> None:
         """Handle a compute node that Nova has deleted.
 
-        The operator has to deal with a host that still reports, or has boards.
+        A host that still reports or has boards is left to the operator.
         """
         host = self._registry.hosts.get(item.host_uuid)
         if host is None:
@@ -273,7 +269,7 @@ class Hosts(parts.Room):
     def _remove_if_gone(self, host: registry.HostEntry) -> None:
         """Remove a lost host without boards if Nova has deleted it.
 
-        As long as the host is not lost, its agent may still run.
+        The agent of a host that is not lost may still be running.
         """
         if (
             host.compute is not db_api.ComputeState.DELETED
@@ -289,7 +285,7 @@ class Hosts(parts.Room):
 
 def _for_owner(reason: str, message: str) -> str:
     if reason == codes.BITSTREAM_UNTRUSTED:
-        # The agent's log has details.
+        # The agent's log contains the details.
         return "the bitstream is not signed with a key that the hosts trust"
     line = " ".join(message.removeprefix(f"{reason}: ").split())
     return line[:_MAX_CAUSE_LENGTH] or reason

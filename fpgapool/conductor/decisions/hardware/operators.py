@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Handles operators' requests, reservations, limits and tokens."""
+"""Handles requests about hardware, reservations, limits and tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Operators(parts.Room):
-    """Sets administrative states, tests, reservations and limits."""
+    """Sets hardware states, reservations, limits, tokens; starts tests."""
 
     _registry: registry.Registry
     _holds: holds.Holds
@@ -94,7 +94,7 @@ class Operators(parts.Room):
         self._link.tell(*map(administration.core_event, devices))
 
     def finish_drains(self) -> None:
-        """Disable drained devices and hosts, including those of lost hosts."""
+        """Disable devices and hosts that have been drained."""
         for entry in administration.draining(self._registry):
             self._finish_drain(entry)
 

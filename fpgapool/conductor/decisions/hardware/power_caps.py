@@ -22,11 +22,11 @@ def caps(
 ) -> model.PowerCaps:
     """Return the caps, and the power of a slot of each known shape.
 
-    If both a host's report and the settings have a cap, the lower one applies.
+    If both a host's report and the settings contain a cap for the host, the
+    lower one applies.
 
-    :param profiles: the library's profiles. Projects' accelerators are
-        ignored, because a project could otherwise raise the power of all
-        slots.
+    :param profiles: the library's profiles; those of projects' accelerators
+        are ignored, so that no project can raise the power of all slots.
     """
     by_host_w = dict(settings.host_power_caps_w)
     for uuid, host in pool.hosts.items():

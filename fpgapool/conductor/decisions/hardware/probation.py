@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Units that are out of service because of failures, and their tests.
+"""Hardware units that are out of service because of failures, and their tests.
 
-:mod:`fpgapool.core.health` makes the decisions. This module applies them to
-slots, rows and orders to agents, and reads the test results in agents'
-reports. The core assigns the slot to the test, so that no other holder gets
-it.
+:mod:`fpgapool.core.health` makes the decisions; this module carries them out,
+and reads the test results in agents' reports. The core assigns a slot to its
+test, so that no other holder gets it.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Probation(parts.Room):
     _holds: holds.Holds
 
     def load(self, rows: Collection[db_api.FaultRecord]) -> None:
-        """Load the faults from the database, before the hosts are loaded."""
+        """Load the faults from the database; the hosts are loaded later."""
         self._rows = _Rows(rows)
         self._health = health.Health(
             self._settings.health,
@@ -75,11 +74,11 @@ class Probation(parts.Room):
             self._holds,
             self.faults,
         )
-        # The library at the last check for deleted accelerators.
+        # The library when deleted accelerators were last looked for.
         self._library: library.Library | None = None
-        # The time of the last report of a dead worker, by device.
+        # The time when the last dead worker was reported, by device.
         self._deaths: dict[int, float] = {}
-        # The number of tests started, by unit.
+        # Number of started tests, by unit.
         self._turns: dict[health.Unit, int] = {}
 
     def start(self) -> None:
@@ -94,7 +93,7 @@ class Probation(parts.Room):
 
     @property
     def faulty_accelerators(self) -> dict[str, frozenset[tuple[str, str]]]:
-        """The accelerators that are out of service, with their slot shapes
+        """The accelerators that are out of service and their slot shapes
         (empty: any), by host UUID.
         """
         found = collections.defaultdict[str, set[tuple[str, str]]](set)
@@ -113,15 +112,14 @@ class Probation(parts.Room):
         *,
         is_preparation: bool = False,
     ) -> None:
-        """Count a failure of a slot that its holder did not cause.
+        """Count a slot's failure that its holder did not cause.
 
-        :param is_preparation: whether the failure came before any client used
-            the slot.
+        :param is_preparation: whether no client had used the slot yet.
         """
         profiles = self._catalogue.profiles
         profile = profiles.get(hold.accelerator)
-        # Do not blame the slot: a tenant's bitstream may fail in a good slot,
-        # and a restarting agent may lose its workers.
+        # These failures prove nothing about the slot: a project's own
+        # bitstream may be faulty, and a restarting agent may lose its workers.
         if profile is None or profile.projects or reason == codes.WORKER_LOST:
             return
         found = self._health.failed(
@@ -137,9 +135,9 @@ class Probation(parts.Room):
         self._apply(found)
 
     def _is_first_death(self, slot: registry.SlotEntry) -> bool:
-        """Whether this is the only dead worker reported for the device.
+        """Whether this is the first dead worker in the device's last report.
 
-        If several workers die at once, they count as one failure.
+        Several workers that die at once count as one failure.
         """
         heard_at = slot.host.heard_at
         last = self._deaths.get(slot.device.id)
@@ -151,7 +149,7 @@ class Probation(parts.Room):
     ) -> None:
         """Count the end of a session as a failure or success of its slot."""
         if result.state == states.PREPARE_FAILED:
-            # Otherwise the revocation or the bitstream may be the cause.
+            # A revocation or a faulty bitstream is not the slot's fault.
             if not hold.revoked and result.code not in codes.BITSTREAM_FAULTS:
                 self.failed(hold, result.code, is_preparation=True)
         elif (
@@ -163,9 +161,7 @@ class Probation(parts.Room):
             self._health.succeeded(place)
 
     def repair(self, device: registry.DeviceEntry) -> None:
-        """Bring a device, its slots and its host's accelerators back into
-        service.
-        """
+        """Return a device, its slots and host's accelerators to service."""
         units = [health.Unit(health.Level.DEVICE, device.id)]
         units += [self_tests.of(slot) for slot in device.slots.values()]
         units += [
@@ -187,7 +183,7 @@ class Probation(parts.Room):
         slot: registry.SlotEntry,
         report: objects.SlotReport,
     ) -> bool:
-        """Handle the report of a slot that no session holds.
+        """Process the report of a slot without a holder.
 
         :returns: whether the slot is running its test.
         """
@@ -195,8 +191,7 @@ class Probation(parts.Room):
             slot.faulty != (_fault_of(slot, self.faults) is not None)
             or slot.fault_reason == registry.NOT_REPORTED
         ):
-            # A new or returned slot may belong to a device that is out of
-            # service.
+            # The device of a new or returned slot may be out of service.
             self._refresh(slot)
         test = self.tests.get(slot.id)
         if test is None:
@@ -210,7 +205,7 @@ class Probation(parts.Room):
         if result is not None and result.generation == test.generation:
             self._take_result(test, report, result)
         elif report.seen_generation >= test.generation:
-            # The agent restarted and lost the test, which had no result.
+            # The agent restarted, so the test ended without a result.
             self._end(test, None)
         elif (
             self._clock.now - test.ordered_at
@@ -221,7 +216,7 @@ class Probation(parts.Room):
         return False
 
     def check_missing(self, slot: registry.SlotEntry) -> None:
-        """Take a slot that its agent no longer reports out of service."""
+        """Take a slot out of service that its agent no longer reports."""
         if slot.fault_reason != registry.NOT_REPORTED:
             LOG.warning(
                 "Slot %s is out of service: its agent does not report it", slot
@@ -233,9 +228,7 @@ class Probation(parts.Room):
         slot: registry.SlotEntry,
         report: objects.SlotReport,
     ) -> None:
-        """Take a slot out of service, or bring it back, according to its
-        agent's report.
-        """
+        """Take a slot out of service or return it, as its agent reports."""
         if not self.faults and report.state != states.SLOT_FAULTY:
             return
         fault = self.faults.get(self_tests.of(slot))
@@ -251,8 +244,8 @@ class Probation(parts.Room):
             and fault.reason == codes.SLOT_FAULTY
             and (fault.last_test or fault.reason).startswith(fault.reason)
         ):
-            # The slot was out of service only because of the agent's report,
-            # for example because no worker could be started.
+            # Only the agent's report had taken the slot out of service, for
+            # example because no worker could be started.
             self._apply(self._health.forgive(fault.unit))
 
     def _take_result(
@@ -280,15 +273,13 @@ class Probation(parts.Room):
     def _end(self, test: self_tests.SelfTest, error: str | None) -> None:
         """Record the result of a test.
 
-        :param error: why the test failed; empty: it passed; None: it did not
-            run.
+        :param error: why the test failed; empty: it passed; None: no result.
         """
         self._release(test)
         text = error
         off = self_tests.on_host(test.slot, test.accelerator) in self.faults
         if error and test.is_check and off:
-            # The accelerator has been taken out of service on this host
-            # meanwhile, so it may be the cause.
+            # The accelerator, now out of service here, may be the cause.
             error = None
         outcome = "none" if error is None else "failed" if error else "passed"
         self._counts.self_tests[outcome] += 1
@@ -333,8 +324,7 @@ class Probation(parts.Room):
             host = test.slot.host
             if not host.up:
                 self._end(test, None)
-            # Use the time of the host's last report, because the test may have
-            # passed while the host is silent.
+            # heard_at counts, because a test on a silent host may have passed.
             elif host.heard_at - test.asked_at > limit_s:
                 self._time_out(test)
         if self._library is not self._catalogue.library:
@@ -342,7 +332,7 @@ class Probation(parts.Room):
             self._forget_deleted()
 
     def begin_due(self) -> None:
-        """Begin the tests that are due, in free slots."""
+        """Begin the tests that are due, if there are free slots for them."""
         if self.faults:
             found = self._health.due(
                 self._clock.now,
@@ -377,19 +367,18 @@ class Probation(parts.Room):
     def _time_out(self, test: self_tests.SelfTest) -> None:
         self._outbox.send(test.call_off())
         if not test.seen:
-            # The agent never began the test, so nothing is known about the
-            # slot.
+            # The agent never began the test, which therefore says nothing.
             self._end(test, None)
             return
-        # Whatever was tested, the slot stays out of service until a report
-        # shows it idle, because programming may hang.
+        # Programming may still be running, so the slot is out of service until
+        # a report shows that it is idle.
         test.slot.usable = False
         limit_s = self._settings.prepare_timeout_s
         text = f"{codes.PREPARE_TIMEOUT}: not finished within {limit_s:.0f} s"
         self._end(test, text)
 
     def _begin(self, fault: health.Fault) -> None:
-        # The candidates take turns, because possibly only one of them is
+        # The candidates take turns, because perhaps only one of them is
         # faulty: first all slots with one accelerator, then all with the next.
         candidates = sorted(
             self._bench.candidates(fault.unit, self._clock.now),
@@ -398,8 +387,7 @@ class Probation(parts.Room):
         if not candidates:
             self._health.postpone(fault.unit, self._clock.now)
             return
-        # Count turns, not attempts, so that the next test uses another
-        # candidate even if this one does not run.
+        # Even if this test does not run, the next one uses another candidate.
         turn = self._turns.setdefault(fault.unit, fault.tries)
         self._turns[fault.unit] = turn + 1
         slot, name = candidates[turn % len(candidates)]
@@ -424,7 +412,7 @@ class Probation(parts.Room):
 
     @parts.handles(instructions.Test)
     def carry_out(self, order: instructions.Test) -> None:
-        """Order an agent to test a slot that the core has given to a test."""
+        """Order an agent to begin a test whose slot the core has assigned."""
         test = self.tests[order.slot_id]
         test.generation = order.generation
         LOG.info("Testing slot %s with %s", test.slot, test.accelerator)
@@ -433,12 +421,12 @@ class Probation(parts.Room):
     # -- orders of operators -----------------------------------------------
 
     def test(self, slot: registry.SlotEntry, accelerator: str) -> None:
-        """Begin a test now, if the slot is free.
+        """Begin a test immediately, if the slot is free.
 
-        The tested unit is the first of these that is out of service: the
-        slot's device, the slot, the accelerator on the host. If the test
-        passes, the unit returns to service. If none of them is out of service,
-        a failed test takes the slot out.
+        It tests the first of these that is out of service, which returns to
+        service if the test passes: the slot's device, the slot, the
+        accelerator on the host. If all are in service, a failed test takes the
+        slot out of service.
 
         :raises SlotNotTested: if no test was started.
         """
@@ -506,7 +494,7 @@ class Probation(parts.Room):
             self._refresh(slot)
 
     def _refresh(self, slot: registry.SlotEntry) -> None:
-        """Update a slot's entry, its row and the core."""
+        """Apply the faults to a slot's entry and row, and notify the core."""
         fault = _fault_of(slot, self.faults)
         known = slot.faulty, slot.fault_reason
         slot.faulty = fault is not None or slot.missing

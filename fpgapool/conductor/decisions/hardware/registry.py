@@ -23,23 +23,22 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import identity
 from fpgapool.vocabulary import fields
 
-# Number of former boot ids to remember per host. Reports from before that many
+# Former boot ids to remember per host: reports from before that many agent
 # restarts no longer arrive.
 _MAX_OLD_BOOTS = 16
 #: Reason for devices and slots that their agent no longer reports.
 NOT_REPORTED = "not reported"
 #: Built-in accelerators of slots, as JSON, before the agent has reported them.
 UNKNOWN = "null"
-# Longer than a report takes to arrive.
+# Difference between clocks to tolerate; longer than a report's transit time.
 _CLOCK_TOLERANCE_S = 5.0
-# Reports from a former agent after which two agents are assumed to run. A
-# single late report may arrive after an agent's restart.
+# Number of reports from a former agent that show that two agents are running;
+# a single one may just be late.
 _DOUBLES = 3
-# Number of readings of a host's clock to keep. After that many reports, a
-# clock that was set back is measured correctly again.
+# Readings of a host's clock to keep. When a clock is set back, this many
+# reports must arrive before its measurement is correct again.
 _CLOCK_READINGS = 4
-# After this time, the conductor has read the reports that arrived while it was
-# suspended.
+# Time to read the reports that arrived while the conductor was suspended.
 _CLOCK_SETTLES_S = 10.0
 
 
@@ -61,8 +60,8 @@ class Administration:
     ) -> Administration:
         """Read the administrative columns of a row."""
         return cls(
-            # Treat an unknown state as disabled instead of dropping the row:
-            # the agent reports the hardware in any case.
+            # A row with an unknown state must not be dropped, because the
+            # agent reports the hardware anyway.
             state=limits.read_enum(model.AdminState, row, "admin_state")
             or model.AdminState.DISABLED,
             reason=row.admin_reason,
@@ -88,7 +87,7 @@ class SlotEntry:
     device: DeviceEntry
     programmed: str | None = None
     programming_time_s: float = 0.0
-    #: Not in the database, because each report contains it.
+    #: Each report contains it, so it is not in the database.
     bitstream_id: str | None = None
     resources: Mapping[str, int] | None = None
     #: Whether the library has a newer bitstream for the accelerator.
@@ -96,10 +95,9 @@ class SlotEntry:
     faulty: bool = False
     fault_reason: str = ""
     usable: bool = True
-    #: Whether its agent reports the device without this slot, because the
-    #: board now has fewer slots.
+    #: Whether its agent no longer reports it: the board has fewer slots now.
     missing: bool = False
-    #: The instance that the slot is reserved for.
+    #: UUID of the instance for which the slot is reserved.
     reserved_for: str | None = None
     #: The slot's part of the last report.
     reported: objects.SlotReport | None = dataclasses.field(
@@ -114,7 +112,7 @@ class SlotEntry:
 
     @property
     def programmed_now(self) -> str | None:
-        """The accelerator that it can run without being programmed."""
+        """The accelerator that it can run without reprogramming."""
         return None if self.outdated else self.programmed
 
     def __str__(self) -> str:
@@ -133,11 +131,11 @@ class DeviceEntry:
     healthy: bool = True
     fault_reason: str = ""
     admin: Administration = Administration()
-    #: The number of slots that instances can reserve, and the number that each
+    #: Number of slots that instances can reserve, and the number that each
     #: instance has reserved.
     reservable_slots: int = 0
     reservations: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    #: Built-in accelerators as JSON. Not in the database, because each report
+    #: Built-in accelerators as JSON; not in the database, because each report
     #: contains them.
     builtins: str = UNKNOWN
     slots: dict[int, SlotEntry] = dataclasses.field(default_factory=dict)
@@ -152,7 +150,7 @@ class DeviceEntry:
 
     @property
     def reserved_slots(self) -> int:
-        """The number of its slots that are reserved."""
+        """How many of its slots are reserved."""
         return sum(self.reservations.values())
 
 
@@ -166,31 +164,30 @@ class HostEntry:
     nic_bytes_per_s: float = 0.0
     up: bool = False
     heard_at: float = 0.0
-    #: When it was last asked for a report because of its silence.
+    #: When a report was last requested from it because of its silence.
     asked_at: float = -math.inf
     boot_id: str = ""
     sequence: int = -1
     #: For each of the last reports, how far the host's wall clock was behind
-    #: ours, plus the transit time.
+    #: the conductor's, plus the transit time.
     clock_readings_s: collections.deque[float] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=_CLOCK_READINGS)
     )
-    #: Whether the host's clock was logged as wrong, and when it last became
-    #: wrong or right.
+    #: Whether the host's clock has been logged as wrong, and when it last
+    #: became wrong or right.
     clock_logged_wrong: bool = False
     clock_turned_at: float = -math.inf
-    #: Why the network card's rate is not capped as configured; None: no error.
+    #: Why the rate of the network card could not be capped as configured;
+    #: None: no error.
     link_message: str | None = None
     #: The host's power cap, and the longest piece that its workers accept;
-    #: None: not reported. Not in the database, because each report contains
-    #: them.
+    #: None: not reported. Not in the database: each report contains them.
     power_cap_w: float | None = None
     chunk_bytes: int | None = None
     admin: Administration = Administration()
     compute: db_api.ComputeState = db_api.ComputeState.NONE
     old_boots: list[str] = dataclasses.field(default_factory=list)
-    #: Number of reports that a previous agent sent after the current one
-    #: started.
+    #: Number of reports by a former agent since the current one started.
     doubles: int = 0
     devices: dict[str, DeviceEntry] = dataclasses.field(default_factory=dict)
 
@@ -200,15 +197,13 @@ class HostEntry:
             yield from (device.slots[n] for n in sorted(device.slots))
 
     def accepts(self, boot_id: str, sequence: int) -> bool:
-        """Whether a report is newer than all previous ones."""
+        """Whether a report is newer than all those processed so far."""
         if boot_id == self.boot_id:
             return sequence > self.sequence
         return boot_id not in self.old_boots
 
     def is_double(self, boot_id: str, sent_at: float | None) -> bool:
-        """Whether a late report comes from a second agent that is still
-        running.
-        """
+        """Whether a late report shows that a second agent is running."""
         started_ns, _, _ = self.boot_id.partition("-")
         if (
             boot_id in self.old_boots
@@ -220,7 +215,7 @@ class HostEntry:
         return self.doubles >= _DOUBLES
 
     def note_report(self, boot_id: str, sequence: int, now: float) -> None:
-        """Remember the newest report."""
+        """Record the newest report."""
         if self.boot_id and boot_id != self.boot_id:
             self.old_boots.append(self.boot_id)
             del self.old_boots[:-_MAX_OLD_BOOTS]
@@ -232,11 +227,10 @@ class HostEntry:
     def check_clock(
         self, boot_id: str, sent_at: float | None, now: float
     ) -> None:
-        """Compare the host's clock with ours; to be called before
+        """Compare the host's clock with ours; must precede
         :meth:`note_report`.
 
-        :param sent_at: when the report was sent, by the host's clock; None if
-            its agent does not report it.
+        :param sent_at: when it was sent, by the host's clock; None: unknown.
         """
         was_wrong = self.clock_is_wrong
         if boot_id != self.boot_id:
@@ -247,9 +241,7 @@ class HostEntry:
             self.clock_turned_at = now
 
     def turned_clock(self) -> bool:
-        """Whether it is time to log that the host's clock has become wrong or
-        right.
-        """
+        """Whether to log that the host's clock has become wrong or right."""
         if (
             self.clock_is_wrong is self.clock_logged_wrong
             or self.heard_at - self.clock_turned_at < _CLOCK_SETTLES_S
@@ -260,20 +252,17 @@ class HostEntry:
 
     @property
     def clock_behind_s(self) -> float:
-        """How far the host's wall clock is behind ours; negative if it is
-        ahead.
-        """
-        # The report with the shortest transit time gives the most accurate
-        # value.
+        """How far the host's wall clock is behind ours; negative: ahead."""
+        # The report with the shortest transit time is the most accurate.
         return min(self.clock_readings_s, default=0.0)
 
     @property
     def clock_is_wrong(self) -> bool:
-        """Whether the host's clock differs too much from ours."""
+        """Whether the host's clock differs too much from the conductor's."""
         return abs(self.clock_behind_s) > _CLOCK_TOLERANCE_S
 
     def our_time(self, at: float) -> float:
-        """Convert a time by the host's clock to our clock."""
+        """Convert a time from the host's clock to the conductor's."""
         return at + self.clock_behind_s
 
     def spec(self) -> model.HostSpec:
@@ -319,8 +308,7 @@ def _device_spec(
 class Registry:
     """All known hosts, devices and slots, by name and id.
 
-    :ivar chunk_bytes: maximum length of a piece that all workers accept; None:
-        unknown.
+    :ivar chunk_bytes: longest piece that all workers accept; None: unknown.
     """
 
     def __init__(self) -> None:
@@ -330,8 +318,7 @@ class Registry:
         self._devices_by_uuid: dict[str, DeviceEntry] = {}
         self.slots: dict[int, SlotEntry] = {}
         self.chunk_bytes: int | None = None
-        # Pairs of shape and built-in accelerators; shapes of removed hosts are
-        # kept.
+        # Pairs of shape and built-in accelerators; removed hosts' remain.
         self._builtins: set[tuple[str, str]] = set()
         self._last_id = {"host": 0, "device": 0, "slot": 0}
 
@@ -343,11 +330,10 @@ class Registry:
         now: float,
         used_host_ids: Iterable[int] = (),
     ) -> None:
-        """Restore the registry from rows; every host is down until its agent
-        reports.
+        """Restore the registry from rows; hosts are down until they report.
 
-        :param used_host_ids: ids of hosts that sessions refer to; they are not
-            reused, even if the hosts were removed.
+        :param used_host_ids: ids of hosts in sessions' rows; they are not
+            reused, even if the host was removed.
         """
         for used in used_host_ids:
             self._note_id("host", used)
@@ -403,7 +389,6 @@ class Registry:
                     name=report.host_name,
                 )
             )
-        # Not in the database, because each report contains it.
         host.link_message = report.link_message
         changed = _assign(
             host,
@@ -482,11 +467,11 @@ class Registry:
         return rows
 
     def present_slots(self) -> Iterator[SlotEntry]:
-        """Yield the slots that boards have, whether in use or not."""
+        """Yield the slots that boards have."""
         return (slot for slot in self.slots.values() if not slot.missing)
 
     def capacities(self) -> dict[str, dict[str, int]]:
-        """Return the resources of slots, by shape and resource.
+        """Return the capacity of slots, by shape and resource.
 
         If slots of the same shape differ, the minimum applies. A resource that
         no slot reports is unlimited.
@@ -499,8 +484,8 @@ class Registry:
         return found
 
     def builtins(self) -> dict[str, library.Builtins | None]:
-        """Return the accelerators that all slots of a shape run without a
-        file, by shape; None: unknown.
+        """Return the accelerators built into all slots of each shape; None:
+        unknown.
         """
         found: dict[str, library.Builtins | None] = {}
         for shape, text in self._builtins:
@@ -510,7 +495,7 @@ class Registry:
         return found
 
     def _note_builtins(self, report: objects.AgentReport) -> bool:
-        """Update which accelerators a host's slots run without a file."""
+        """Update the accelerators built into a host's slots."""
         host, replaced = self.hosts[report.host_uuid], False
         for device_report in report.devices:
             device = host.devices[device_report.name]
@@ -563,7 +548,7 @@ class Registry:
     def _add_device(self, device: DeviceEntry) -> DeviceEntry:
         device.host.devices[device.name] = device
         self.devices[device.id] = device
-        # Nova and the API do not know hosts whose UUID is not valid.
+        # A host whose UUID is not valid is in neither Nova nor the API.
         with contextlib.suppress(ValueError):
             self._devices_by_uuid[device.uuid] = device
         self._note_id("device", device.id)
@@ -590,9 +575,7 @@ class Registry:
 def _missing_devices(
     host: HostEntry, report: objects.AgentReport
 ) -> list[db_api.Record]:
-    """Mark boards that are missing from the report as failed; return their
-    rows.
-    """
+    """Mark boards that the report lacks as failed; return their rows."""
     present = {device.name for device in report.devices}
     return [
         device_row(device)
@@ -617,9 +600,7 @@ def _assign(
 def common(
     entry: type[Any], record: type[Any]
 ) -> Callable[[Any], dict[str, Any]]:
-    """Return a function that copies the members that both classes have, by
-    name.
-    """
+    """Return a function that copies the members that both classes have."""
     names = {one.name for one in dataclasses.fields(record)}
     return fields.copier(
         one.name for one in dataclasses.fields(entry) if one.name in names

@@ -33,8 +33,7 @@ REQUEST = shapes.Members(
 def check(
     wanted: inputs.SetReservable, device: registry.DeviceEntry | None
 ) -> registry.DeviceEntry:
-    """Check that this many slots of a device can be made reservable; return
-    the device.
+    """Check that instances can reserve this many slots; return the device.
 
     :raises FpgapoolException: if the device does not exist, has too few slots,
         or has too many reservations.
@@ -106,7 +105,7 @@ def core_event(pool: registry.Registry) -> events.ReservationsChanged:
 
 
 def core_events(pool: registry.Registry) -> Iterator[events.Event]:
-    """Yield the events for the core after a restart."""
+    """Yield the events with which a new leader's core starts."""
     for device in pool.devices.values():
         if device.reservable_slots:
             yield events.ReservableSlotsChanged(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Self-tests of slots: the orders, and the choice of slots."""
+"""Self-tests of slots: their orders, and the choice of slots."""
 
 from __future__ import annotations
 
@@ -27,13 +27,11 @@ _NOBODY = ""
 
 @dataclasses.dataclass(slots=True)
 class SelfTest:
-    """The conductor's own state of a test in progress; the core keeps the
-    rest.
+    """The conductor's part of a running test's state; the core has the rest.
 
-    :ivar is_check: whether an operator requested the test of a unit that is in
-        service.
-    :ivar generation: generation of the assignment; 0 until the core has made
-        it.
+    :ivar is_check: whether an operator requested it for a unit in service.
+    :ivar generation: generation of the assignment; 0 until the core has
+        assigned the slot.
     """
 
     unit: health.Unit
@@ -79,9 +77,9 @@ class SelfTest:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Bench:
-    """Selects the slots in which a unit can be tested.
+    """Selects the slots in which to test a unit.
 
-    :ivar _used: ids of the slots that holders have, or may still have.
+    :ivar _used: ids of the slots that have, or may still have, a holder.
     """
 
     _settings: admission.PoolLimits
@@ -94,9 +92,7 @@ class Bench:
     def candidates(
         self, unit: health.Unit, now: float
     ) -> Iterator[tuple[registry.SlotEntry, str]]:
-        """Yield the slots and accelerators with which a unit can be tested
-        now.
-        """
+        """Yield the pairs of slot and accelerator that can test a unit now."""
         silent_before = now - self._settings.report_timeout_s
         for slot in self.slots_of(unit):
             # A silent host would not report the result.
@@ -108,12 +104,9 @@ class Bench:
                 yield slot, name
 
     def is_crowded(self, unit: health.Unit) -> bool:
-        """Whether an accelerator cannot be tested only because its slots are
-        busy.
-        """
+        """Whether busy slots alone prevent the test of an accelerator."""
         if unit.level is not health.Level.ACCELERATOR:
-            # Slots and devices that are out of service get no sessions, so
-            # they become idle.
+            # Slots that are out of service get no sessions and become idle.
             return False
         return any(
             slot.id in self._used and self._accelerators(slot, unit)
@@ -166,7 +159,7 @@ class Bench:
         if unit.accelerator:
             names = [unit.accelerator] if unit.accelerator in profiles else []
         else:
-            # Tenants' accelerators are private.
+            # Do not use projects' own accelerators.
             names = sorted(
                 n for n, one in profiles.items() if not one.projects
             )
@@ -181,7 +174,7 @@ class Bench:
     def unit_of_test(
         self, slot: registry.SlotEntry, accelerator: str
     ) -> health.Unit:
-        """Return the unit to test if an operator requests a slot's test."""
+        """Return the unit to test when an operator tests a slot."""
         for unit in (of_device(slot), of(slot)):
             if unit in self._faults:
                 return unit
@@ -191,16 +184,14 @@ class Bench:
     def names_for(
         self, slot: registry.SlotEntry, unit: health.Unit, accelerator: str
     ) -> list[str]:
-        """Return the accelerators to use when an operator requests a test of a
-        slot.
+        """Return the accelerators for a test that an operator requests.
 
         :param accelerator: the only one to use; empty: any.
         """
         names = self._accelerators(slot, unit)
         if accelerator:
             return [accelerator] if accelerator in names else []
-        # An accelerator that is out of service on this host would prove
-        # nothing about the slot.
+        # Accelerators that are out of service say nothing about the slot.
         return [
             name
             for name in names
@@ -210,13 +201,13 @@ class Bench:
     def obstacles(
         self, slot: registry.SlotEntry, unit: health.Unit, now: float
     ) -> Iterator[tuple[str, str]]:
-        """Yield why a slot cannot be tested now, as pairs of code and text."""
+        """Yield the reasons why a slot cannot be tested now: code and text."""
         if (
             not slot.host.up
             or slot.host.heard_at < now - self._settings.report_timeout_s
         ):
             yield codes.HOST_DOWN, "its host is not reporting"
-        # The slots of a disabled device may be tested before it is enabled.
+        # A disabled device may be tested before it is enabled.
         if administration.state(slot.device) is model.AdminState.DRAINING:
             yield codes.SLOT_NOT_TESTABLE, "its device is being drained"
         if slot.missing:

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Clients' requests for slots, for a session or a group.
+"""Clients' requests for sessions and groups.
 
 ``opening``, ``groups``
     Handle requests for sessions, and for groups and their clients.
 ``admission``, ``quotas``, ``instances``
-    Check whether a request is allowed: limits of the pool, of projects, and of
-    instances.
+    Check whether the limits of pool, project and instance allow a request.
 ``lives``
     Records, publishes and ends sessions.
 ``sessions``, ``group_book``
     The state of each session, group and client.
 ``expected_waits``
-    Estimates how long waiting sessions will have to wait.
+    Estimates how long sessions will wait for a slot.
+``wait_history``
+    What the estimates learn from: arrivals, overtaking, earlier errors.
 
-The engine passes requests on to the core; nothing here gives a slot to a
-holder.
+Nothing here assigns slots: the core does.
 """

@@ -23,11 +23,10 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLimits:
-    """Limits of the pool; see the options of the same names in
-    ``[conductor]``.
+    """Limits of the pool: the options of the same names in ``[conductor]``.
 
-    :ivar quantum_bytes: minimum number of input bytes between two borders,
-        which are the points where a session may lose its slot; 0: no borders.
+    :ivar quantum_bytes: minimum input bytes between two borders, the points
+        where a session may lose its slot; 0: no borders.
     """
 
     report_timeout_s: float = 15.0
@@ -66,8 +65,7 @@ class PoolLimits:
 #: The value that means "no limit" to operators and in Keystone.
 UNLIMITED = -1
 
-#: The source of a limit: the configuration, the project's own row, or
-#: Keystone.
+#: The source of a limit: configuration, the project's row, or Keystone.
 FROM_DEFAULT = "default"
 FROM_PROJECT = "project"
 FROM_KEYSTONE = "keystone"
@@ -77,8 +75,7 @@ FROM_KEYSTONE = "keystone"
 class ProjectQuota:
     """The limits of one project; None: no limit.
 
-    :ivar sources: the sources of the limits that do not come from
-        FROM_DEFAULT.
+    :ivar sources: the sources of the limits whose source is not FROM_DEFAULT.
     """
 
     sessions: int | None = None
@@ -96,7 +93,7 @@ class ProjectQuota:
     def replaced(self, limits: Mapping[str, int], source: str) -> Self:
         """Return this quota with some limits replaced.
 
-        :param limits: new limits by resource; a negative value means no limit.
+        :param limits: new limits by resource; negative: no limit.
         """
         changes: dict[str, Any] = {
             resource: _unless_negative(limit)
@@ -106,7 +103,7 @@ class ProjectQuota:
         return dataclasses.replace(self, **changes, sources=sources)
 
     def limit(self, resource: str) -> int:
-        """Return a limit as operators write it, with -1 for no limit."""
+        """Return a limit in the operators' notation: -1 means no limit."""
         found: int | None = getattr(self, resource)
         return UNLIMITED if found is None else found
 
@@ -140,8 +137,7 @@ class Quotas:
     ) -> Self:
         """Combine a default with projects' own limits.
 
-        :param limits: own limits by project and resource; a negative value
-            means no limit.
+        :param limits: own limits by project and resource; negative: no limit.
         """
         return cls(
             default,
@@ -156,7 +152,7 @@ class Quotas:
         return self.of_projects.get(project_id, self.default)
 
     def session_limits(self) -> events.SessionLimitsChanged:
-        """Return the limits on slots as an event for the core."""
+        """Return an event for the core: limits on slots and priorities."""
         return events.SessionLimitsChanged(
             self.default.sessions,
             tuple((p, q.sessions) for p, q in self.of_projects.items()),
@@ -179,7 +175,7 @@ def check(
     pool: registry.Registry,
     profiles: Mapping[str, objects.AcceleratorProfile],
 ) -> None:
-    """Check a request by itself, without its project's other sessions."""
+    """Check a request without considering its project's other sessions."""
     try:
         rules.check_request_id(request.request_id)
         description.FIELDS.checked(vars(request))
@@ -224,9 +220,7 @@ def check_in_use(
     profiles: Mapping[str, objects.AcceleratorProfile],
     faults: Mapping[health.Unit, health.Fault],
 ) -> None:
-    """Check that failures have not taken an accelerator out of service
-    everywhere.
-    """
+    """Check that an accelerator is in service on at least one host."""
     if not any(unit.accelerator == name for unit in faults):
         return
     shapes, found = profiles[name].shapes, None
@@ -274,8 +268,7 @@ def check_deadline(
 ) -> None:
     """Check that a slot could process a request before its deadline.
 
-    :param best_peak_bytes_per_s: the highest input rate that a slot of the
-        pool has.
+    :param best_peak_bytes_per_s: the highest input rate of any slot.
     """
     least_s = request.claimed_bytes / best_peak_bytes_per_s
     if deadline_s < least_s:
@@ -301,9 +294,7 @@ def check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
 
 
 def not_recordable() -> Rejected:
-    """Return the error for requests that are refused because the database is
-    unavailable.
-    """
+    """Return the error for requests while the database is unavailable."""
     return Rejected(
         codes.DATABASE_UNAVAILABLE,
         "the database is unavailable; try again later",

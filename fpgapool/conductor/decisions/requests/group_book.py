@@ -23,17 +23,16 @@ from fpgapool.vocabulary import states
 Row = db_api.GroupRecord | db_api.GroupClientRecord
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-#: Number of ended groups and clients to remember, to recognize repeated
-#: requests.
+#: Ended groups and clients to remember, to recognize repeated requests.
 _REMEMBERED = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupContext:
-    """The state of the pool that a change may depend on.
+    """The pool's state, on which a change may depend.
 
-    :ivar find_accelerator: returns an accelerator's key, given the name that a
-        project uses; raises Rejected if the project may not use it.
+    :ivar find_accelerator: returns an accelerator's key, given its name and
+        the project; raises Rejected if the project cannot use it.
     """
 
     now: float
@@ -43,7 +42,7 @@ class GroupContext:
 
 
 class GroupBook:
-    """All groups and clients; it checks changes, and keeps their results.
+    """All groups and clients; checks changes to them.
 
     :ivar by_row: the groups by their row ids.
     """
@@ -60,8 +59,7 @@ class GroupBook:
         self._clients: dict[str, dict[str, db_api.GroupClientRecord]] = {}
         self._last_id = last_id
         self._last_client_id = last_client_id
-        # Public ids of ended groups and clients with their projects, oldest
-        # first.
+        # Projects of ended groups and clients, by public id, oldest first.
         self._ended: dict[str, str] = {}
         self.put([*groups, *clients])
 
@@ -69,9 +67,7 @@ class GroupBook:
         return list(self._clients.get(group_id, {}).values())
 
     def project_of_ended(self, client_id: str) -> str | None:
-        """Return the project of an ended client; None if it is no longer
-        remembered.
-        """
+        """Return the project of an ended client; None if it is forgotten."""
         return self._ended.get(client_id)
 
     def in_use(self, project_id: str) -> dict[str, int]:
@@ -168,7 +164,7 @@ class GroupBook:
             # The message is a duplicate.
             return []
         options = {
-            # A group without a minimum or maximum keeps its size.
+            # The minimum and the maximum default to the size.
             "min_size": change.size,
             "max_size": change.size,
             **_given(change),
@@ -210,9 +206,7 @@ class GroupBook:
         return new
 
     def _check(self, new: db_api.GroupRecord, context: GroupContext) -> None:
-        """Check everything that does not depend on the previous state of a
-        group.
-        """
+        """Check what does not depend on the group's previous state."""
         rules.check_group_sizes(new.size, new.min_size, new.max_size)
         if new.shared and not context.is_stateless(new.accelerator):
             raise admission.Rejected(
@@ -271,7 +265,7 @@ class GroupBook:
         if not _HASH.fullmatch(change.secret_hash):
             raise admission.Rejected(
                 codes.INVALID_REQUEST,
-                "secret_hash must be a hexadecimal SHA-256",
+                "secret_hash must be a hexadecimal SHA-256 hash",
             )
         admission.check_quota(
             "group clients",
@@ -303,7 +297,7 @@ class GroupBook:
 
 
 def charge_of(group: db_api.GroupRecord) -> int:
-    """Return how many slots of a group count towards its project's limit."""
+    """Return how many slots of a group count against its project's limit."""
     return description.charged_slots(
         group.size, group.max_size, elastic=group.elastic
     )
@@ -317,7 +311,7 @@ def _given(
 
 
 def _goal(goal: objects.Goal | None, now: float) -> Mapping[str, Any]:
-    """Return the columns of a goal without any completed tasks."""
+    """Return the columns of a new goal."""
     if goal is None:
         wanted, kind = objects.Goal(), ""
     else:
@@ -340,7 +334,7 @@ def revoked(
 ) -> db_api.GroupClientRecord:
     """Return the row of a client that may no longer use its group.
 
-    :param state: CLIENT_ENDED if its program has ended it or has disappeared.
+    :param state: CLIENT_ENDED if its program ended it or disconnected.
     """
     return dataclasses.replace(client, state=state)
 

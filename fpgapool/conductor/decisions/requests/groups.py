@@ -65,8 +65,7 @@ class Groups(parts.Room):
                     group, row, phase or model.Phase.ACTIVE
                 )
             else:
-                # If the slot still works for the group, a report shows it as a
-                # stray.
+                # A report shows a slot that still serves the group as a stray.
                 self._counts.reconciled["slot_without_session"] += 1
                 if row.slot_id not in self._holds:
                     self._outbox.write_assignment(row.slot_id, None)
@@ -144,7 +143,7 @@ class Groups(parts.Room):
 
     @parts.handles(instructions.RejectGroup)
     def _rejected(self, order: instructions.RejectGroup) -> None:
-        """Refuse a request before anything is stored.
+        """Reject a request before anything is stored.
 
         :raises Rejected: always.
         """
@@ -184,14 +183,14 @@ class Groups(parts.Room):
         """End clients that have been disconnected for too long."""
         for client in clients:
             LOG.info(
-                "Client %s of group %s ended because it is not connected",
+                "Client %s of group %s ended: disconnected for too long",
                 client.client_id,
                 client.group_id,
             )
             self._keep([group_book.revoked(client, states.CLIENT_ENDED)])
 
     def record_progress(self) -> None:
-        """Record how many tasks of each goal have ended, after reports."""
+        """Record how many tasks of each goal have been completed."""
         for old in list(self._groups.groups.values()):
             going = old.goal_kind and self._core.goal_progress(old.id)
             if going and going.done != old.actions_done:
@@ -239,7 +238,7 @@ def _goal(group: db_api.GroupRecord) -> goals.Goal | None:
 
 
 def _goal_before(group: db_api.GroupRecord) -> goals.GoalState | None:
-    """Return the state that a group's goal had before a restart."""
+    """Return the state of a group's goal before a restart."""
     goal = _goal(group)
     # The core forgets a goal once it is reached.
     if goal is None or description.is_reached(group):

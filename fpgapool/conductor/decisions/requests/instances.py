@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances that have tokens, and their changes in Nova.
+"""Instances that have tokens, and how changes in Nova affect them.
 
 Nothing here does I/O: :mod:`fpgapool.conductor.outside.instance_watch` polls
 Nova with :mod:`fpgapool.clients.nova`.
@@ -27,12 +27,12 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import shapes
 
-# Number of deleted instances to remember, so that a late request does not
-# revive one. Older ones are found in the database.
+# Deleted instances to remember, so that late requests do not revive them. The
+# API finds older ones in the database.
 _REMEMBERED = 100_000
 
 _entry = fields.copier(base.members(objects.InstanceEntry))
-#: Checks the members of an entry, so that its row can be written.
+#: Checks that an entry can be stored in a row.
 ENTRY = shapes.Members(
     {
         "instance_id": shapes.matching(
@@ -48,10 +48,9 @@ ENTRY = shapes.Members(
     others=True,
 )
 
-# Nova's transactions take time, and its clock may be behind, so queries
-# overlap.
+# Queries overlap: Nova's transactions take time, its clock may be behind.
 _OVERLAP_S = 120.0
-# After this time, Nova may have archived deleted servers.
+# Nova may archive servers that were deleted longer ago than this.
 _MAX_GAP_S = 3600.0
 
 
@@ -80,10 +79,10 @@ class Directory:
     ) -> None:
         """Add an instance with its token, or update a known one.
 
-        A known instance keeps its token: of two concurrent requests the first
-        one wins.
+        A known instance keeps its token, unless this is lost: the first of two
+        concurrent requests wins.
 
-        :param lost_hash: hash of the token to replace; any other token stays.
+        :param lost_hash: hash of the token to replace; another token is kept.
         """
         known = self._live.get(entry.instance_id)
         if known is not None:
@@ -116,7 +115,7 @@ class Directory:
             self._put(dataclasses.replace(known, token_revoked=True))
 
     def delete(self, instance_id: str, now: float) -> bool:
-        """Record that an instance was deleted."""
+        """Record that an instance was deleted; return whether it was known."""
         known = self._live.pop(instance_id, None)
         if known is None:
             return False
@@ -177,12 +176,12 @@ def changes(
 ) -> Iterator[inputs.Input]:
     """Yield the inputs that result from changes in Nova.
 
-    While an instance exists (through rebuild, resize, shelve, stop and
-    rescue), it keeps its token and its sessions, which have their own time
-    limits. A new host or flavor applies to later sessions.
+    Until an instance is deleted, it keeps its token and sessions: also when it
+    is rebuilt, resized, shelved, stopped or rescued. A new host or flavor
+    applies only to new sessions.
 
-    :param computes: UUIDs of compute nodes, by the names of their hypervisors,
-        without ambiguous names.
+    :param computes: UUIDs of compute nodes, by hypervisor name, without
+        ambiguous names.
     """
     for server in servers:
         record = known.get(server.id)
@@ -195,8 +194,8 @@ def changes(
         flavor = flavors.read(server.extra_specs or {})
         max_sessions = (
             record.max_sessions
-            # None means that Nova did not send the extra specs. A flavor
-            # without accelerators does not remove a limit.
+            # Keep the limit if Nova did not send the extra specs, or if the
+            # flavor says nothing about accelerators.
             if server.extra_specs is None
             or not (flavor.asks or flavor.max_sessions is not None)
             else flavor.max_sessions
@@ -213,11 +212,9 @@ def changed_computes(
 ) -> tuple[frozenset[str], list[str]]:
     """Compare the pool's hosts with Nova's compute nodes.
 
-    Hosts that never had a compute node are ignored: agents also run without
-    Nova.
+    Hosts that never had a compute node are ignored: Nova is optional.
 
-    :returns: hosts whose compute node is new, and hosts whose compute node
-        Nova no longer lists.
+    :returns: hosts with a new compute node, and hosts that lost theirs.
     """
     known = db_api.ComputeState.KNOWN
     return (
@@ -232,13 +229,13 @@ def missing(
     since: float | None,
     now: float,
 ) -> list[str]:
-    """Return the instances that must be queried from Nova individually.
+    """Return the instances that Nova must be queried for individually.
 
     A list of all servers does not include deleted ones, and a list of changes
     does not include those that last changed long before they got tokens.
 
-    :param since: wall-clock time since which ``servers`` has changes; None if
-        it has all servers.
+    :param since: wall-clock time since which ``servers`` contains changes;
+        None: it contains all servers.
     :param now: when the servers were listed.
     """
     listed_ids = {server.id for server in servers}
@@ -255,11 +252,9 @@ def missing(
 
 
 def query_start(since: float | None, now: float) -> float | None:
-    """Return the time since which to query Nova for changes; None: query all
-    servers.
+    """Return the time from which to query Nova's changes; None: query all.
 
-    :param since: wall-clock time of the last successful query; None if there
-        was none.
+    :param since: wall-clock time of the last successful query, if any.
     """
     if since is None or not 0 <= now - since < _MAX_GAP_S:
         return None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Records and publishes changes of sessions, once per batch."""
+"""Records and publishes changes to sessions, once per batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
-#: A session's row id, and the host of the front door that calls about it.
+#: A session's row id, and the host of the calling front door.
 _Caller = tuple[int, str | None]
 
 
@@ -31,7 +31,7 @@ class Lives(parts.Room):
     _registry: registry.Registry
     _sessions: sessions.SessionBook
     _ledger: usage.Ledger
-    _pace: expected_waits.Pace
+    _waits: expected_waits.ExpectedWaits
     _touched: dict[int, sessions.Session] = dataclasses.field(
         default_factory=dict, init=False
     )
@@ -51,9 +51,7 @@ class Lives(parts.Room):
         self._touched[session.row_id] = session
 
     def forget_changes(self, session: sessions.Session) -> None:
-        """Drop a session's pending changes, neither recording nor publishing
-        them.
-        """
+        """Do not record or publish a session's changes in this batch."""
         self._touched.pop(session.row_id, None)
 
     def answer(
@@ -62,7 +60,7 @@ class Lives(parts.Room):
         host_uuid: str | None,
         future: effects.ViewFuture,
     ) -> None:
-        """Answer a call with a session's view after this batch."""
+        """Answer a call with a session's view at the end of the batch."""
         key = session.row_id, host_uuid
         self._calls.setdefault(key, (session, []))[1].append(future)
 
@@ -75,20 +73,18 @@ class Lives(parts.Room):
         chunk_bytes = self._registry.chunk_bytes
         if session.state != states.QUEUED:
             return session.view(chunk_bytes=chunk_bytes)
-        position = self._core.queue_position(session.job_id)
+        wait = self._waits.remaining(session.job_id, self._clock.now)
         return session.view(
-            queue_position=position,
+            queue_position=self._core.queue_position(session.job_id),
             pending_reasons=self._core.status(session.job_id).reasons,
-            expected_wait_s=self._pace.expected_wait_s(
-                position, self._clock.now
-            ),
+            **expected_waits.members(wait),
             chunk_bytes=chunk_bytes,
         )
 
     def end(
         self, session: sessions.Session, state: str, code: str, message: str
     ) -> None:
-        """End a session, before its slot is released."""
+        """End a session; its slot must be released later."""
         now = self._clock.now
         was_queued = session.hold is None and session.live
         session.finish(state, code, message, now, self._clock.pool_time)
@@ -115,9 +111,7 @@ class Lives(parts.Room):
         self._sessions.note_end(session)
 
     def close(self, session: sessions.Session) -> None:
-        """Record that a session ended normally, replacing the end that was
-        recorded before.
-        """
+        """Replace a session's recorded end: it was closed normally."""
         session.finish(
             states.CLOSED, codes.OK, "", self._clock.now, self._clock.pool_time
         )
@@ -126,7 +120,7 @@ class Lives(parts.Room):
     def cancel(
         self, session: sessions.Session, code: str, message: str = ""
     ) -> None:
-        """Cancel a session, and take its slot back."""
+        """Cancel a session, and revoke its slot."""
         self.end(session, states.CANCELLED, code, message)
         self._link.tell(events.JobCancelled(session.job_id, code))
 

@@ -38,16 +38,15 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
-# Limits the warnings that clients can cause repeatedly.
+# For warnings that clients can cause repeatedly.
 _OFTEN = ratelimit.RateLimitedLog(__name__)
-#: States in which a client may be connected. That includes READY, because
-#: reports may not show the connection yet.
+#: States in which a client is connected, or may be (READY).
 _WITH_CLIENTS = states.CONNECTED | {states.READY}
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Opening(parts.Room):
-    """Admits requests, and drops sessions that are no longer needed."""
+    """Admits requests, and ends sessions that are no longer needed."""
 
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
@@ -56,7 +55,7 @@ class Opening(parts.Room):
     _instances: instances.Directory
     _sessions: sessions.SessionBook
     _lives: lives.Lives
-    _pace: expected_waits.Pace
+    _waits: expected_waits.ExpectedWaits
     _charging: charging.Charging
     _serving: servings.Serving
 
@@ -96,9 +95,7 @@ class Opening(parts.Room):
         request: objects.OpenRequest,
         future: effects.ViewFuture,
     ) -> None:
-        """Answer a retry with the session's state; it never opens a second
-        session.
-        """
+        """Answer a repeated request with the state of its session."""
         if not session.same_request(request, self._settings):
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
@@ -106,8 +103,7 @@ class Opening(parts.Room):
                 " different request",
             )
         if request.host_uuid and request.host_uuid not in session.front_doors:
-            # It would receive the secret of a session that another client
-            # opened.
+            # It would receive the secret of another client's session.
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
                 f"request_id {request.request_id} was already used through"
@@ -116,7 +112,7 @@ class Opening(parts.Room):
         self._lives.answer(session, request.host_uuid, future)
         if session.secret_sha256 in ("", request.secret_sha256):
             return
-        # The front door was restarted and has lost its secret.
+        # The front door has restarted and lost the secret.
         if session.hold is None:
             session.secret_sha256 = request.secret_sha256
         else:
@@ -221,21 +217,19 @@ class Opening(parts.Room):
             )
             return lambda: refused
         session = self._session(checked, self._sessions.last_row_id + 1, "")
-        job, interval_s = (
-            self._lives.job(session),
-            self._pace.interval_s(self._clock.now),
-        )
+        job = self._lives.job(session)
+        wait = self._waits.of_new(job, self._clock.now)
         try:
             snapshot = what_if.Snapshot(self._core)
         except what_if.NotCopyable as error:
             raise exception.DryRunUnsupported(reason=str(error)) from error
-        return lambda: _dry_run_of(snapshot.ask(job), interval_s)
+        return lambda: _dry_run_of(snapshot.ask(job), wait)
 
     def _origin(self, request: objects.OpenRequest) -> str | None:
-        """Return the host that has a request's data.
+        """Return the host where a request's data is.
 
-        An instance runs on a host of the pool, but its data reaches a board
-        there without the network only if the operator configured that.
+        The data of an instance counts as local to its host only if the
+        operator has configured that.
         """
         if self._settings.instances_are_local:
             own = self._instances.host_uuid(request.user_id)
@@ -261,15 +255,13 @@ class Opening(parts.Room):
     # -- sessions that are not in the database -----------------------------
 
     def settle_unrecorded(self) -> None:
-        """Withdraw sessions that cannot be recorded because the database
-        fails.
-        """
+        """If the database fails, withdraw sessions that are not recorded."""
         unrecorded = self._unrecorded
         while unrecorded and unrecorded[0].row_id <= self.recorded_id:
             unrecorded.popleft()
         if self._outages.database_failing:
             self._outages.failing_at = self._clock.now
-            # Their clients must not wait for the database.
+            # Clients must not wait until the database is available again.
             while unrecorded:
                 self._withdraw(unrecorded.popleft(), None)
 
@@ -282,13 +274,13 @@ class Opening(parts.Room):
         new: effects.NewSession,
         record: db_api.SessionRecord | None,
     ) -> None:
-        """Undo an admission that no client knows about.
+        """Undo an admission of which no client has been notified.
 
-        Checking the database before each admission would delay every request,
-        and request ids are hardly ever reused after a long time.
+        Whether an old session has the same request id is checked only when the
+        new one is recorded, because an earlier check would delay all requests.
 
-        :param record: the session that already has the request id; None if the
-            database is unavailable.
+        :param record: the session that already uses the request id; None if
+            the database is unavailable.
         """
         self._outbox.withdrawn.append(new.row_id)
         session = self._sessions.by_id.get(new.session_id)
@@ -312,8 +304,7 @@ class Opening(parts.Room):
                 events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
             )
             session.hold = None
-        # If the session has already ended, its slot may not have been released
-        # yet.
+        # The slot of a session that has ended may still have to be released.
         session.withdrawn = True
         self._lives.forget_changes(session)
         self._sessions.forget(session)
@@ -328,8 +319,8 @@ class Opening(parts.Room):
         if not session.live:
             return
         if item.reason == codes.CLIENT_GONE and _may_be_connected(session):
-            # The front door lost its connection to the client and repeats
-            # this; only the worker knows whether the client is gone.
+            # Ignored: the front door lost its connection to the client, but
+            # only the worker knows whether the client is still connected.
             return
         self._lives.cancel(session, item.reason)
 
@@ -346,10 +337,10 @@ class Opening(parts.Room):
 
     @parts.handles(inputs.Close)
     def _close(self, item: inputs.Close) -> None:
-        """End a session as completed if no worker can report that.
+        """End a session as completed if no worker can report the end.
 
-        The slot's worker and its agent may both have died before the leader
-        was notified that the client had connected.
+        The worker and its agent may both have died before the leader was
+        notified of the client's connection.
         """
         session = self._sessions.by_id.get(item.session_id)
         if (
@@ -363,8 +354,7 @@ class Opening(parts.Room):
         hold = session.hold
         has_slot = hold is not None and hold.generation == item.generation
         if item.confirmed and has_slot and hold.slot.host.up:
-            # The worker's result, or the loss of the worker, will still be
-            # reported.
+            # The agent will report the worker's result, or its loss.
             return
         self._charging.book_unseen(
             session, item.input_bytes, item.output_bytes
@@ -378,14 +368,12 @@ class Opening(parts.Room):
         self._lives.end(session, states.CLOSED, codes.OK, "")
         self._link.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
         if not has_slot:
-            # The result of another slot's worker does not end the session.
+            # The result of its current slot must not apply to the session.
             session.hold = None
 
     @parts.handles(inputs.ClientProgress)
     def _progress(self, item: inputs.ClientProgress) -> None:
-        """Record how much input a client has processed itself; it only affects
-        the order of jobs.
-        """
+        """Record a client's own progress, which affects only jobs' order."""
         session = self._sessions.by_id.get(item.session_id)
         if (
             session is not None
@@ -420,10 +408,9 @@ class Opening(parts.Room):
 
     @parts.handles(inputs.Reopen)
     def _reopen(self, item: inputs.Reopen) -> None:
-        """Give another slot to a session that lost its slot, if it can move.
+        """Give another slot to a session that lost its own, if it can move.
 
-        The client decides, because only it knows that its data flow has
-        stopped.
+        Only the client can request this: it knows whether data still flows.
         """
         session = self._sessions.by_id.get(item.session_id)
         door = item.host_uuid or None
@@ -458,9 +445,7 @@ class Opening(parts.Room):
             self._serving.resubmit(session, session.reason, session.message)
 
     def _may_revive(self, session: sessions.Session) -> bool:
-        """Whether the session's instance, if any, may have one more
-        session.
-        """
+        """Whether the session's instance, if any, may have another session."""
         try:
             self._check_instance(session)
         except admission.Rejected:
@@ -485,27 +470,25 @@ class Opening(parts.Room):
 
 
 def _dry_run_of(
-    found: what_if.Prediction, interval_s: float | None
+    found: what_if.Prediction, wait: expected_waits.Wait | None
 ) -> objects.DryRun:
     match found.status.verdict:
         case model.Verdict.OK:
-            return objects.DryRun(state=states.PREPARING, expected_wait_s=0.0)
+            state, wait = states.PREPARING, expected_waits.NONE
         case model.Verdict.NEVER:
-            state, expected_wait_s = states.REJECTED, None
+            state, wait = states.REJECTED, None
         case model.Verdict.NOT_NOW:
-            state, expected_wait_s = states.QUEUED, None
-            if found.position is not None and interval_s is not None:
-                expected_wait_s = (found.position + 1) * interval_s
+            state = states.QUEUED
     return objects.DryRun(
         state=state,
         reasons=found.status.reasons,
         message=found.message,
-        expected_wait_s=expected_wait_s,
+        **expected_waits.members(wait),
     )
 
 
 def _may_be_connected(session: sessions.Session) -> bool:
-    """Whether its client is connected, or may be because its host is down."""
+    """Whether its client is connected, or may be on a host that is down."""
     return session.hold is not None and (
         session.state in states.CONNECTED
         or not session.hold.slot.device.host.up
@@ -517,8 +500,7 @@ def _is_door(
 ) -> bool:
     """Whether a session was opened at the calling front door.
 
-    :param host_uuid: host of the front door; None if there is none, or it is
-        not verified.
+    :param host_uuid: the front door's verified host; None: there is none.
     """
     if host_uuid is None or host_uuid in session.front_doors:
         return True

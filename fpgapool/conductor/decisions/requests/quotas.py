@@ -21,12 +21,10 @@ _LIMITS = shapes.mapping_of(
 
 
 class QuotaBook:
-    """The effective limits: those set for projects, or the defaults.
+    """Projects' effective limits: their own or the defaults.
 
-    :ivar kept_here: whether the limits come from the database, not from
-        Keystone.
-    :param others: the limits from Keystone; None: the limits in the rows
-        apply.
+    :ivar kept_here: whether the limits are in the database, not in Keystone.
+    :param others: the limits from Keystone; None: those in the rows apply.
     """
 
     def __init__(
@@ -62,13 +60,13 @@ class QuotaBook:
         )
 
     def of(self, project_id: str | None) -> admission.ProjectQuota:
-        """Return the limits of a project; None: the defaults."""
+        """Return a project's limits; without a project, the defaults."""
         if project_id is None:
             return self._quotas.default
         return self._quotas.of(project_id)
 
     def session_limits(self) -> events.SessionLimitsChanged:
-        """Return the limits on slots as an event for the core."""
+        """Return an event for the core: limits on slots and priorities."""
         return self._quotas.session_limits()
 
     def replace(self, quotas: admission.Quotas) -> None:
@@ -80,8 +78,7 @@ class QuotaBook:
     ) -> list[db_api.QuotaRecord]:
         """Change limits of a project.
 
-        :param limits: new limits by resource; others stay. None restores the
-            default.
+        :param limits: new limits by resource; None restores the default.
         """
         rows = self._rows.setdefault(project_id, {})
         changed = []

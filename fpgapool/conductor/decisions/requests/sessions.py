@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The conductor's state of sessions and their slots."""
+"""Sessions and their slots, as the conductor sees them."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _REMEMBERED = 10_000
 
 @functools.lru_cache(maxsize=10_000)
 def front_doors(host_uuid: str | None) -> frozenset[str]:
-    """Return a shared set with one front door, or an empty one."""
+    """Return a cached set with one front door, or an empty set."""
     return frozenset((host_uuid,)) if host_uuid else frozenset()
 
 
 class Place(NamedTuple):
-    """A session's slot, with the names that views use."""
+    """A session's slot, with names as in views."""
 
     slot_host_uuid: str
     slot_host_name: str
@@ -76,8 +76,8 @@ class SessionHold(holds.Hold):
     """A session's slot.
 
     :ivar announced_at: when this leader first announced the slot as ready.
-    :ivar quantum_bytes: number of input bytes between two borders, where the
-        session may have to leave the slot; 0: no borders.
+    :ivar quantum_bytes: input bytes between two borders, where the session may
+        lose its slot; 0: no borders.
     :ivar is_left: whether its client is already waiting for another slot.
     :ivar failure: why the slot could not be prepared, for the session's owner.
     """
@@ -97,7 +97,7 @@ class SessionHold(holds.Hold):
 
     @property
     def abandoned(self) -> bool:
-        """Whether the session already waits for another slot or has one."""
+        """Whether the session is waiting for another slot or has one."""
         return self.session.hold is not self
 
     @property
@@ -107,17 +107,14 @@ class SessionHold(holds.Hold):
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the session is recorded, so that its slot may be recorded,
-        too.
-        """
+        """Whether the session may be recorded, and with it the assignment."""
         return not self.session.withdrawn
 
     @property
     def reported_bytes(self) -> tuple[int, int]:
-        """Input and output bytes of the slot that its host has reported.
+        """Input and output bytes that the slot's host has reported for it.
 
-        Both are 0 before the client connects, and after the session leaves the
-        slot.
+        Both are 0 before the client connects and after the slot is lost.
         """
         session = self.session
         if self.phase not in _IN_USE or self.abandoned:
@@ -130,10 +127,8 @@ class SessionHold(holds.Hold):
     def book(self, input_bytes: int, output_bytes: int) -> dict[str, int]:
         """Record that bytes of the slot have been charged.
 
-        :param input_bytes: total since the session got the slot; likewise for
-            the output.
-        :returns: the bytes that had not been charged yet, by the ledger's
-            names.
+        :param input_bytes: total for this slot; likewise for the output.
+        :returns: the bytes that were not charged yet, by the ledger's names.
         """
         booked = self.booked_bytes
         self.booked_bytes = (
@@ -146,10 +141,9 @@ class SessionHold(holds.Hold):
         }
 
     def complete(self, result: objects.SessionResult) -> objects.SessionResult:
-        """Return a result completed with earlier reports.
+        """Return a result, completed from earlier reports.
 
-        A host that was lost in the meantime does not know how much its slot
-        processed.
+        A host that was lost may no longer know how much its slot processed.
         """
         if result.started_at is not None:
             return result
@@ -161,7 +155,6 @@ class SessionHold(holds.Hold):
         )
 
     def ordered(self) -> dict[str, Any]:
-        """Return what the order to prepare the slot says about the session."""
         return {
             **_ordered(self.session),
             "origin_host_uuid": self.session.host_uuid,
@@ -177,16 +170,15 @@ class SessionHold(holds.Hold):
 class Session:
     """A session's complete state; only the engine changes it.
 
-    Times are wall-clock times in seconds. Secrets are kept in memory only;
-    after a restart the conductor requests a new one from the agent.
+    Times are wall-clock times in seconds. Secrets are kept only in memory: a
+    new leader requests new ones from agents.
 
-    :ivar hold: its slot; None while it is waiting, and after the slot is
-        released.
+    :ivar hold: its slot; None while it is waiting and after the release.
     :ivar end: its terminal state; empty until it ends.
-    :ivar job_id: its id in the core; it gets a new one if it moves while its
-        former slot is still being revoked.
-    :ivar secret_sha256: hash of the secret that its front door has and that
-        its first slot accepts; empty: ``secret`` is used.
+    :ivar job_id: its id in the core; a new one if it moves while its former
+        slot is still being revoked.
+    :ivar secret_sha256: hash of the secret that its front door created; empty:
+        ``secret`` applies.
     """
 
     row_id: int
@@ -205,25 +197,24 @@ class Session:
     front_doors: frozenset[str] = frozenset()
     #: Whether it has been counted in its project's usage.
     counted: bool = False
-    #: Whether its deadline has been counted there as met or missed.
+    #: Whether its deadline has been counted in the usage as met or missed.
     judged: bool = False
-    #: Input bytes that its client reports having processed itself; they only
-    #: affect scheduling.
+    #: Input that its client has processed itself; it only affects scheduling.
     own_bytes: int = 0
-    #: Input bytes processed by lost slots. The next slots may have to process
-    #: them again, so they do not count against the claim.
+    #: Input bytes processed by lost slots. Later slots may process them again,
+    #: so they do not count against the claim.
     lost_bytes: int = 0
-    #: Number of slots that its client could not use since it was last
+    #: Number of slots that could not be used since its client was last
     #: connected, by cause.
     failed_slots: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
     )
-    #: Whether the session and its slot must not be written to the database.
+    #: Whether the session and its slot must not be recorded.
     withdrawn: bool = False
 
     @property
     def state(self) -> str:
-        """Its state; while it has a slot, the phase of the slot."""
+        """Its state; while it has a slot, that of the slot."""
         if self.end:
             return self.end
         return self.hold.phase.value if self.hold else states.QUEUED
@@ -247,7 +238,7 @@ class Session:
         """Check that the session's life cycle allows an event.
 
         :param to: the next state, if there are several.
-        :raises WrongMove: if it does not; nothing has changed in that case.
+        :raises WrongMove: if it does not.
         """
         moves = states.SESSION_MOVES.get(self.state, {})
         if event not in moves or not moves[event] >= set(to):
@@ -259,7 +250,7 @@ class Session:
 
     @property
     def request_key(self) -> tuple[str, str]:
-        """The key by which the client identifies the session."""
+        """The client's own identification of the session."""
         return self.project_id, self.request_id
 
     def job(self, ahead_s: float) -> model.Job:
@@ -291,7 +282,7 @@ class Session:
     def same_request(
         self, request: objects.OpenRequest, settings: admission.PoolLimits
     ) -> bool:
-        """Return whether a request is a repetition of the first one."""
+        """Return whether a request repeats the one that opened the session."""
         wanted = requested(request, settings)
         # A session that has yielded its slot has a different claim.
         has_own_claim = bool(self.former_input_bytes)
@@ -316,15 +307,13 @@ class Session:
         )
 
     def mark_ready(self, now: float) -> None:
-        """Record that its slot is ready; clear the reason why it lost the last
-        one.
-        """
+        """Record that its slot is ready; clear the reason of the last wait."""
         self.ready_at = self.ready_at or now
         if self.live:
             self.reason = self.message = ""
 
     def update_bytes(self, input_bytes: int, output_bytes: int) -> None:
-        """Record how much its slot has processed; counts never decrease."""
+        """Record how much its slot has processed, which never decreases."""
         self.input_bytes = max(
             self.input_bytes, self.former_input_bytes + input_bytes
         )
@@ -335,7 +324,7 @@ class Session:
     def give_way(self) -> None:
         """Keep the progress made in the slot that it leaves."""
         if self.hold is not None or self.end:
-            # The worker may not have reported where the session stopped.
+            # The worker may not have reported the session's last position.
             self.lost_bytes += self.input_bytes - self.former_input_bytes
         self.former_input_bytes = self.input_bytes
         self.former_output_bytes = self.output_bytes
@@ -346,7 +335,7 @@ class Session:
         return self.input_bytes - self.lost_bytes
 
     def count_failed_slot(self, cause: str) -> bool:
-        """Count a slot that its client could not use.
+        """Count a slot that could not be used.
 
         :returns: whether to try another slot.
         """
@@ -354,9 +343,9 @@ class Session:
         return self.failed_slots[cause] < MAX_FAILED_SLOTS
 
     def wait_again(self, reason: str = "", message: str = "") -> None:
-        """Return to the queue; clear the values that belong to the slot.
+        """Return to the queue, and clear everything about the slot.
 
-        :param reason: the code that tells its client why it lost its slot.
+        :param reason: the code for the reason why it lost its slot.
         :raises WrongMove: if the session cannot wait.
         """
         if self.state != states.QUEUED:
@@ -374,9 +363,7 @@ class Session:
         self.forget_secret()
 
     def forget_secret(self) -> None:
-        """Clear the secret, which is useless once a client has connected or
-        disappeared.
-        """
+        """Clear the secret, which is useless once the slot is used or lost."""
         self.secret = self.secret_sha256 = ""
         self.endpoints = ()
         self.certificate_sha256 = None
@@ -387,8 +374,7 @@ class Session:
         """Enter a terminal state.
 
         :param now: wall-clock time, for display only.
-        :param pool_time: pool time, which decides whether the deadline was
-            met.
+        :param pool_time: pool time, which decides whether the deadline is met.
         :raises WrongMove: if the session cannot end in this state.
         """
         self.check_move("end", state)
@@ -400,9 +386,7 @@ class Session:
         self.forget_secret()
 
     def _met_deadline(self, pool_time: float) -> bool | None:
-        """Whether it met its deadline; None if it counts neither as met nor as
-        missed.
-        """
+        """Whether it met its deadline; None: neither met nor missed."""
         if self.deadline_s is None:
             return None
         if pool_time > self.arrival_s + self.deadline_s:
@@ -419,8 +403,7 @@ class Session:
     ) -> objects.SessionView:
         """Return the view for the session's owner.
 
-        :param with_secret: whether the view is for the front door that opened
-            the session.
+        :param with_secret: whether the view is for the session's front door.
         """
         ready = self.state == states.READY
         told = ready and with_secret
@@ -449,7 +432,7 @@ class Session:
         members = _kept(record)
         state = members.pop("state")
         members["end"] = "" if state in states.LIVE else state
-        # How much of this was lost is unknown, so assume all of it.
+        # The lost part of these is not recorded, so all of them count as lost.
         members["lost_bytes"] = record.former_input_bytes
         return cls(
             row_id=record.id,
@@ -463,9 +446,7 @@ class Session:
 def requested(
     request: objects.OpenRequest, settings: admission.PoolLimits
 ) -> dict[str, Any]:
-    """Return the session's members from a request, which can only lower
-    limits.
-    """
+    """Return a session's members; a request can only lower limits."""
     values = _from_request(request)
     values["secret_sha256"] = request.secret_sha256
     for name in ("wait_timeout_s", "connect_timeout_s", "resume_grace_s"):
@@ -484,13 +465,13 @@ def _keys(request: objects.OpenRequest) -> tuple[str, str]:
 class SessionBook:
     """All sessions in memory, indexed by each of their identifiers.
 
-    It keeps ended sessions for a while, because a client that missed the last
-    message asks again within seconds.
+    Ended sessions are kept for a while, because a client that missed the last
+    message repeats its query within seconds.
 
     :param thresholds_bytes: returns the present thresholds of the priority
         queues.
-    :ivar queued_by_host: number of waiting sessions by the id of the host that
-        they come from; None: from outside the pool.
+    :ivar queued_by_host: number of waiting sessions by the id of their own
+        host; None: outside the pool.
     :ivar last_row_id: the highest id used by a job or a row.
     """
 
@@ -516,7 +497,7 @@ class SessionBook:
         self._of_instance: dict[str, dict[int, Session]] = {}
 
     def next_id(self) -> int:
-        """Return an id that no job and no session's row has used yet."""
+        """Return a new id for a job or a session's row."""
         self.last_row_id += 1
         return self.last_row_id
 
@@ -527,13 +508,11 @@ class SessionBook:
         self._note_alive(session)
 
     def of_instance(self, user_id: str) -> list[Session]:
-        """Return an instance's sessions that are waiting for a slot or have
-        one.
-        """
+        """Return an instance's live sessions."""
         return list(self._of_instance.get(user_id, {}).values())
 
     def count_of_instance(self, user_id: str) -> int:
-        """Return how many sessions :meth:`of_instance` would return."""
+        """Return the number of an instance's live sessions."""
         return len(self._of_instance.get(user_id, ()))
 
     def _note_alive(self, session: Session) -> None:
@@ -577,7 +556,7 @@ class SessionBook:
         self.by_job[job_id] = session
 
     def note_end(self, session: Session) -> None:
-        """Keep an ended session for a while, replacing the oldest one."""
+        """Keep an ended session for a while; the oldest ones are dropped."""
         self._ended[session.row_id] = session
         self._note_dead(session)
         while len(self._ended) > _REMEMBERED:
@@ -598,8 +577,7 @@ class SessionBook:
     def count_by_state(self, served: Iterable[Session]) -> dict[str, int]:
         """Return how many sessions are in each state.
 
-        It does not iterate over waiting sessions, because there may be very
-        many.
+        Waiting sessions are counted already, as there may be very many.
         """
         counts = collections.Counter(s.state for s in self._ended.values())
         counts.update(session.state for session in served)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Views of the pool for others; nothing here makes decisions.
+"""Shows the pool to others, without making decisions.
 
 ``questions``
-    Answers queries, on the pump's thread.
+    Answers queries, in the pump's thread.
 ``summary``
-    Figures for the API and metrics.
+    Summaries for the API and metrics.
 ``audit``
     Differences between database, leader and agents.
 ``journal``

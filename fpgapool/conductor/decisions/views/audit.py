@@ -2,8 +2,8 @@
 
 """Finds differences between database, leader and agents.
 
-All three change constantly and independently. A difference is therefore
-significant only if two audits, some time apart, both find it.
+All three change constantly and independently, so a difference is significant
+only if two audits, some time apart, both find it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import states
 
-#: Reservations are read from Placement about once a minute. An instance that
-#: was deleted longer ago should have none.
+#: Reservations are read from Placement about once a minute, so an instance
+#: that was deleted longer ago should have none.
 GONE_S = 300.0
 
 _AGENTS = {
@@ -36,11 +36,10 @@ _AGENTS = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """A copy of the leader's memory.
+    """A copy of the part of the leader's memory that an audit needs.
 
     :ivar holds: kind and row id of the holder, and the generation, by slot.
-    :ivar reservations: pairs of a device and an instance that has reserved
-        slots of it.
+    :ivar reservations: pairs of device and instance with reserved slots.
     """
 
     epoch: int
@@ -55,7 +54,7 @@ def remember(
     epoch: int,
     reports: Mapping[str, objects.AgentReport],
 ) -> Memory:
-    """Copy the leader's memory, on the thread that owns it."""
+    """Copy the leader's memory, in the thread that owns it."""
     return Memory(
         epoch=epoch,
         sessions={
@@ -158,7 +157,7 @@ def _states(host: registry.HostEntry) -> Iterator[str]:
 
 
 def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
-    """Yield contradictions within the database, for use without a leader."""
+    """Yield contradictions within the database; this needs no leader."""
     sessions = {one.id: one for one in found.sessions}
     held = set()
     for row in found.assignments:

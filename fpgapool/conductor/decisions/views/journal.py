@@ -2,7 +2,7 @@
 
 """Derives notifications from committed rows.
 
-Rows are its only input, so notifications only show what is in the database.
+Rows are its only input, so notifications never show more than the database.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ EVENTS: dict[str, type[base.Payload]] = {
     for type_ in types
 }
 
-# Number of ended sessions to remember, because the last row of a session may
-# arrive twice.
+# Number of ended sessions to remember, because a session's last row may be
+# written twice.
 _MAX_ENDED = 10_000
 _FAULTS = frozenset({DEVICE_FAULT, SLOT_FAULT, HOST_DOWN})
 _ILL_ENDS = frozenset({states.FAILED, states.LOST})
@@ -120,7 +120,7 @@ class Event:
 
     @property
     def is_error(self) -> bool:
-        """Whether it is sent with priority error instead of info."""
+        """Whether its priority is error instead of info."""
         state = getattr(self.payload, "state", None)
         return self.type in _FAULTS or state in _ILL_ENDS
 
@@ -128,7 +128,7 @@ class Event:
 class Journal:
     """Compares written rows with the previous ones.
 
-    :param snapshot: the initial rows; a former leader sent their
+    :param snapshot: the initial rows, for which a former leader sent
         notifications.
     """
 
@@ -143,8 +143,8 @@ class Journal:
         self._hosts = {host.id: host for host in snapshot.hosts}
         self._devices = {device.id: device for device in snapshot.devices}
         self._slots = {slot.id: slot for slot in snapshot.slots}
-        # Why failures have taken devices out of service, by device. The driver
-        # may still report these devices as healthy.
+        # The reasons why devices are out of service, by device; the driver may
+        # still report these devices as healthy.
         self._faults: dict[int, str] = {}
         self._groups = {one.id: one for one in snapshot.groups}
         self._clients = {one.id for one in snapshot.group_clients}
@@ -258,11 +258,11 @@ class Journal:
         if last_state == new.state:
             return
         if last_state is None and new.state != states.QUEUED:
-            # A commit of several steps contains only the last one.
+            # A commit that covers several states contains only the last one.
             yield Event(SESSION_QUEUED, self._session(_as_queued(new)))
         if new.state in states.TERMINAL:
             self._states.pop(new.id, None)
-            # Its row is written again when its slot is released.
+            # The row is written again when the slot is released.
             self._ended[new.id] = new.state
             while len(self._ended) > _MAX_ENDED:
                 self._ended.popitem(last=False)
@@ -304,7 +304,7 @@ def _devices_in(faults: Iterable[db_api.FaultRecord]) -> list[int]:
 def _without_noise(
     record: db_api.HostRecord | db_api.SlotRecord | db_api.GroupRecord | None,
 ) -> db_api.HostRecord | db_api.SlotRecord | db_api.GroupRecord | None:
-    """Return a row without the columns that cause no notification."""
+    """Clear the columns whose changes cause no notification."""
     if isinstance(record, db_api.HostRecord):
         return dataclasses.replace(
             record, last_report_at=None, compute_state=""
@@ -312,7 +312,6 @@ def _without_noise(
     if isinstance(record, db_api.SlotRecord):
         return dataclasses.replace(record, programmed=None)
     if isinstance(record, db_api.GroupRecord):
-        # The number of tasks that have ended for a goal.
         return dataclasses.replace(record, actions_done=0)
     return None
 
@@ -380,7 +379,7 @@ def _client(type_: str, record: db_api.GroupClientRecord) -> Event:
 
 
 def _named(parent: str, name: str) -> str:
-    """Return an identifier as the REST API derives it."""
+    """Derive an identifier in the same way as the REST API."""
     return str(uuid.uuid5(uuid.UUID(parent), name))
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Answers queries about the pool, for users and audits."""
+"""Answers queries about the pool, from users and audits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Questions:
-    """Answers queries, on the thread that owns the pool."""
+    """Answers queries, in the thread that owns the pool."""
 
     pool: pools.Pool
     opening: openings.Opening
@@ -48,10 +48,10 @@ class Questions:
     def changed(
         self, revisions: Mapping[str, int], host_uuid: str = ""
     ) -> tuple[list[objects.SessionView], list[str]]:
-        """Return the sessions that changed since the caller last saw them.
+        """Return the sessions that have changed since the caller read them.
 
         :param host_uuid: host of the calling front door, which gets the
-            secrets of sessions that were opened there.
+            secrets of the sessions opened there.
         :returns: the sessions whose revision differs, and the ids of sessions
             that are not in memory.
         """
@@ -69,9 +69,8 @@ class Questions:
     ) -> objects.SessionView | None:
         """Return a session's view; None if it is not in memory.
 
-        :param project_id: project of the client that may connect; the view
-            includes the secret if the session is READY and belongs to this
-            project.
+        :param project_id: if the session is READY and belongs to this project,
+            the view includes its secret.
         """
         session = self.pool.sessions.by_id.get(session_id)
         if session is None:
@@ -147,17 +146,12 @@ class Questions:
         )
 
     def reservable_slots(self, device_id: str) -> int:
-        """Return the number of slots of a device that instances can reserve.
-
-        :returns: the number; 0 for an unknown device.
-        """
+        """Return a device's number of reservable slots; 0 if it is unknown."""
         device = self.pool.registry.find_device(device_id)
         return device.reservable_slots if device else 0
 
     def now(self) -> dict[str, Any]:
-        """Return the figures about the pool that are not in the database, as
-        JSON.
-        """
+        """Return the summary's part that is not in the database, as JSON."""
         pool, book = self.pool, self.pool.sessions
         loads = summary.nic_loads(
             pool.registry, pool.holds.values(), pool.traffic
@@ -195,10 +189,9 @@ class Questions:
         )
 
     def figures(self, max_projects: int, max_groups: int) -> summary.Figures:
-        """Return the figures about sessions, groups, slots, hosts and devices.
+        """Return the figures for metrics.
 
-        It does not iterate over waiting sessions, because there may be very
-        many.
+        Waiting sessions are counted already, as there may be very many.
         """
         pool, book = self.pool, self.pool.sessions
         hosts = pool.registry.hosts.values()
@@ -234,11 +227,11 @@ class Questions:
 
     @property
     def live_sessions(self) -> Iterator[sessions.Session]:
-        """All sessions that are waiting for a slot or have one."""
+        """All sessions that have not ended."""
         return (one for one in self.pool.sessions.by_id.values() if one.live)
 
     def ask_reports(self, host_uuid: str | None = None) -> set[str]:
-        """Ask the agents of hosts that are up for reports."""
+        """Request reports from hosts that are up; return their UUIDs."""
         up = {
             host.uuid
             for host in self.pool.registry.hosts.values()
@@ -252,8 +245,7 @@ class Questions:
     ) -> None:
         """Write the rows of a session and a slot again.
 
-        :param slot_id: row id of the slot; None: the session's slot, if it has
-            one.
+        :param slot_id: row id of the slot; None: the session's slot, if any.
         """
         pool = self.pool
         session = pool.sessions.by_id.get(session_id or "")
@@ -269,10 +261,7 @@ class Questions:
             pool.outbox.write_assignment(slot_id, None)
 
     def adopt(self, record: db_api.SessionRecord) -> None:
-        """Adopt a session that only the database knows.
-
-        Its former slot is free or assigned to another session.
-        """
+        """Adopt a session that is only in the database."""
         if (
             record.session_id not in self.pool.sessions.by_id
             and record.state in states.LIVE

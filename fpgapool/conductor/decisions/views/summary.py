@@ -23,7 +23,7 @@ from fpgapool.vocabulary import states
 
 Holds: TypeAlias = Mapping[int, holds.Hold]
 
-#: Stands for all projects or groups that are not listed individually.
+#: The name for all projects or groups that are not listed individually.
 OTHER = "other"
 
 _HOST_DOWN = "host_down"
@@ -36,8 +36,7 @@ SLOT_STATES = (
     _HOST_DOWN,
 )
 
-# Number of digits to which loads are rounded, so that tiny variations are not
-# treated as changes.
+# Decimal places of loads: tiny variations must not appear as changes.
 _LOAD_DIGITS = 3
 
 
@@ -45,7 +44,7 @@ _LOAD_DIGITS = 3
 class GroupFigures:
     """Figures of one group, or the sums of several.
 
-    :ivar wanted: the number of slots that it should have.
+    :ivar wanted: target number of slots.
     """
 
     wanted: int = 0
@@ -59,10 +58,10 @@ class Figures:
     """Figures for metrics.
 
     :ivar queued_by_size: number of waiting sessions, by priority queue.
-    :ivar slots: number of slots by state; ``host_down`` if the host does not
-        report.
-    :ivar clocks_behind_s: how far each host's wall clock is behind ours.
-    :ivar reservations: number of reserved slots, ``ready`` and ``pending``.
+    :ivar slots: number of slots by state; those whose host does not report
+        count as ``host_down``.
+    :ivar clocks_behind_s: how far each host's clock is behind the leader's.
+    :ivar reservations: number of reserved slots: ``ready`` and ``pending``.
     :ivar local_reserve: number of slots that may be kept for sessions of
         their own hosts: those ``kept``, and those ``open`` to others.
     """
@@ -109,8 +108,7 @@ def reservations_by_state(
 ) -> dict[str, int]:
     """Return the numbers of ready and pending reservations.
 
-    :param pending: returns the number of a device's reservations without a
-        usable slot.
+    :param pending: returns a device's number of reservations without a slot.
     """
     waiting = sum(map(pending, pool.devices))
     total = sum(device.reserved_slots for device in pool.devices.values())
@@ -122,9 +120,9 @@ def nic_loads(
     held: Iterable[holds.Hold],
     readings: holds.Traffic,
 ) -> dict[int, float]:
-    """Return the used share of hosts' network cards, by the hosts' ids.
+    """Return the used share of each host's network card, by host id.
 
-    It is the share of the busier direction; hosts with idle cards are omitted.
+    The busier direction counts; hosts with idle cards are omitted.
     """
     used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
     for hold in held:
@@ -160,7 +158,7 @@ def groups(
     waiting: Mapping[str, int],
     most: int,
 ) -> dict[str, GroupFigures]:
-    """Return the figures of the groups with most slots, and of the rest."""
+    """Return the figures of the largest groups, and sums of the rest."""
     programming = collections.Counter[str]()
     serving = collections.Counter[str]()
     for one in members:

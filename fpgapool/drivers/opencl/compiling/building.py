@@ -2,7 +2,7 @@
 
 """Makes programs for a device: compiles their source, or loads their binary.
 
-Compiled binaries are cached, so that other workers need not compile again.
+Compiled binaries are cached, so other workers need not compile them again.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if typing.TYPE_CHECKING:
 
 MAX_KEPT = 256
 
-#: Directory where PoCL caches compiled programs.
+#: Names the directory where PoCL caches compiled programs.
 POCL_VARIABLE = "POCL_CACHE_DIR"
 
 
 def prepare(directory: pathlib.Path, name: str) -> None:
-    """Prepare this process for OpenCL runtimes, before one is loaded.
+    """Prepare this process for OpenCL runtimes before one is loaded.
 
     PoCL caches what it compiles. Workers of different projects must not share
     a cache, so each process gets its own directory.
@@ -68,10 +68,7 @@ class Builder:
         return self._compiled(loaded.code)
 
     def wiper(self, wait: runners.Wait) -> wiping.Wiper | None:
-        """Make the object that clears the device's local memory.
-
-        :returns: None for boards, which run only the kernels in an xclbin.
-        """
+        """Return what clears local memory; None if there is no compiler."""
         from fpgapool.drivers.opencl import programs
         from fpgapool.drivers.opencl import wiping
 
@@ -105,7 +102,7 @@ class Builder:
     def _read_or_compile(self, path: pathlib.Path, source: bytes) -> bytes:
         with contextlib.suppress(OSError):
             return path.read_bytes()
-        # Compiled in a separate process, because the source is a tenant's.
+        # Compile in a separate process, because the source is a tenant's.
         binary = compiler.compile_source(
             source,
             (),
@@ -119,7 +116,7 @@ class Builder:
     def _name(self, source: bytes) -> str:
         from fpgapool.drivers.opencl import programs
 
-        # A binary is only for one device and one version of its runtime.
+        # A binary works only with one device and one version of its runtime.
         texts = (
             self._found.platform,
             self._found.name,

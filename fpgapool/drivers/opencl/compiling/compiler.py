@@ -2,11 +2,10 @@
 
 """Compiles OpenCL C in a separate process.
 
-The source is a tenant's, and a large compiler may have exploitable bugs. So
+The source is a tenant's, and a large compiler may have exploitable bugs, so
 the process has few privileges
 (:mod:`fpgapool.drivers.opencl.compiling.confinement`), resource limits, only
-the environment variables that OpenCL runtimes need, and a directory that is
-removed afterwards.
+the environment variables that OpenCL runtimes need, and a temporary directory.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ _KEPT = re.compile(
 )
 #: Variables that name directories with libraries to read.
 _NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
-#: A directory that contains one of these has more than libraries in it.
+#: Directories at or above these contain more than libraries.
 _OTHERS = ("/etc", "/home", "/root", "/tmp", "/var/lib", "/var/log")
-#: Variables that name directories for writing; set to the process's own one.
+#: Variables that name directories for writing; set to the process's own.
 _DIRECTORIES = ("HOME", "POCL_CACHE_DIR", "TMPDIR", "XDG_CACHE_HOME")
-#: The process's own directory. Its real path may have parents that the user
-#: nobody cannot enter.
+#: The process's own directory. Its real path may have parent directories that
+#: the ``nobody`` user cannot enter.
 _HERE = "/proc/self/cwd"
 _FIXED = {
     "LANG": "C.UTF-8",
@@ -69,7 +68,7 @@ _FIXED = {
     "POCL_MAX_PTHREAD_COUNT": "1",
 }
 
-#: Match the build log in pyopencl's message, and PoCL's name for the source.
+#: Match the build log in PyOpenCL's message, and PoCL's name for the source.
 _LOG = re.compile(r"\n\nBuild on [^\n]*:\n(.*?)\(options: ", re.DOTALL)
 _SOURCE = re.compile(r"/\w+\.cl\b")
 
@@ -90,16 +89,15 @@ def compile_source(
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     manifest: bytes | None = None,
 ) -> bytes:
-    """Compile a program.
-
-    Blocks until the compiler has ended.
+    """Compile a program; block until the compiler has ended.
 
     :param options: compiler options in addition to those for all kernels.
     :param platform_pattern: pattern for the platform's name, as in a boards
         file.
     :param device_pattern: pattern for the device's name. The first matching
         device is the target.
-    :param manifest: if given, the program must have the kernels that it names.
+    :param manifest: if given, the program must contain the kernels that it
+        names.
     :raises DriverError: ``KERNEL_BUILD_FAILED`` with the end of the
         compiler's log, or the limit that it exceeded; ``INVALID_MANIFEST`` if
         the program lacks a kernel; ``DEVICE_FAILED`` if no device matches.
@@ -143,7 +141,7 @@ def _run(
 ) -> tuple[int | None, bytes]:
     """Run the compiler's process.
 
-    :returns: its exit status, None if it took too long; and its answer.
+    :returns: its exit status (None if it took too long) and its answer.
     """
     environment = {
         name: value
@@ -151,7 +149,7 @@ def _run(
         if _KEPT.fullmatch(name)
     }
     environment |= dict.fromkeys(_DIRECTORIES, _HERE) | _FIXED
-    # The process imports the same modules as this one.
+    # The process must find the same modules as this one.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     # Files instead of pipes: their size is limited, and neither process can
     # block on them.
@@ -174,8 +172,7 @@ def _run(
         try:
             is_over = _wait(process.pid, timeout_s)
         finally:
-            # Kill its children, too. Its ID cannot be reused before it has
-            # been waited for.
+            # Kill its children, too. Its ID cannot be reused before wait().
             os.killpg(process.pid, signal.SIGKILL)
             status = process.wait()
         if status > 128:
@@ -214,7 +211,7 @@ def _remove(directory: str) -> None:
 
 
 def _sweep() -> None:
-    """Remove directories that were left when their process was killed."""
+    """Remove the directories of processes that were killed."""
     for path in pathlib.Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         pid = path.name.removeprefix(_PREFIX).partition("-")[0]
         if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
@@ -268,7 +265,7 @@ def main() -> int:
 
     The exit status is 0, or 3 if the answer is the code and text of an error.
     """
-    # Send what libraries print to standard error: it is not part of the
+    # Redirect the output of libraries to standard error: it is not part of the
     # answer.
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -299,7 +296,7 @@ def main() -> int:
 
 
 def _last_line(error: Exception) -> str:
-    # numpy puts many lines of advice before the actual message.
+    # NumPy puts many lines of advice before the actual message.
     return str(error).strip().rpartition("\n")[2]
 
 
@@ -308,8 +305,8 @@ def _confine(
 ) -> tuple[list[str], list[str]]:
     """Give up all privileges that a compiler does not need.
 
-    :returns: what the kernel could not restrict; and the paths that this
-        process needs to read, but cannot.
+    :returns: what the kernel could not restrict, and the paths that this
+        process needs to read but cannot.
     """
     confinement.die_with_parent()
     if os.getppid() != request["worker_pid"]:
@@ -376,13 +373,12 @@ def _libraries() -> list[str]:
 
 
 def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
-    """Compile, in the confined process.
+    """Compile in the confined process; see :func:`compile_source`.
 
-    :raises DriverError: as :func:`compile_source`.
     :raises ImportError, OSError: if OpenCL cannot be used.
     :raises InvalidManifest: if the program lacks a kernel.
     """
-    # Imported here because these load the runtime, only in this process.
+    # Imported here so that only this process loads the runtime.
     import pyopencl as cl
 
     from fpgapool.drivers.opencl import devices

@@ -2,8 +2,8 @@
 
 """Permanently drops a process's privileges before it handles untrusted data.
 
-It uses kernel interfaces that need no privileges themselves. Call these
-functions before starting other threads, which would keep their privileges.
+The kernel interfaces used need no privileges themselves. Call these functions
+before starting other threads, which would keep their privileges.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _SYSTEM = (
     *("/etc/ld.so.cache", "/etc/OpenCL"),
 )
 #: Devices that do not expose other users' data: sources of random bytes, and
-#: GPUs, which their compilers query.
+#: GPUs, which GPU compilers query.
 _DEVICES = (
     *("null", "zero", "full", "random", "urandom"),
     *("dri", "kfd", "nvidia*"),
@@ -111,7 +111,7 @@ def die_with_parent() -> None:
 
 
 def leave_others() -> bool:
-    """Leave all networks, System V shared memory and other processes.
+    """Detach from all networks, System V shared memory and other processes.
 
     Execution continues in a child process; everything that it starts ends with
     it. The original process waits for it, and ends with its status, or with
@@ -154,7 +154,7 @@ def refuse_calls() -> bool:
         (_JUMP_IF_EQUAL, 1, 0, calls.architecture),
         (_RETURN, 0, 0, _REFUSE),
         (_LOAD, 0, 0, _CALL),
-        # Jump to the refusal in the last lines, or to the check of sockets.
+        # Jump to the refusal at the end, or to the check of sockets.
         *(
             (jump, rest - place + 2, 0, value)
             for place, (jump, value) in enumerate(refused)
@@ -177,10 +177,10 @@ def refuse_calls() -> bool:
 
 
 def reveal(places: collections.abc.Collection[str]) -> None:
-    """Keep paths accessible that are below directories only root can enter.
+    """Keep access to paths below directories that only root can enter.
 
-    To this process, these directories then appear to contain nothing else. If
-    the process is not root's, it keeps its user, who can enter them anyway.
+    To this process, the directories then appear to contain nothing else. A
+    process that is not root's keeps its user, who can enter them anyway.
 
     :param places: absolute paths; a link and its target are two paths.
     """
@@ -223,7 +223,7 @@ def _mount(source: str, target: str, flags: int, data: bytes = b"") -> int:
 
 
 def drop_rights() -> None:
-    """If this process is root's, become nobody; drop all capabilities."""
+    """Become nobody if this process is root's; drop all capabilities."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
@@ -258,7 +258,7 @@ def limit(
 
 
 def keep_files(readable: collections.abc.Iterable[str], writable: str) -> bool:
-    """Give up access to other files, and to other processes.
+    """Give up access to all other files and processes.
 
     :param readable: directories whose files can be read and executed, in
         addition to the system's.

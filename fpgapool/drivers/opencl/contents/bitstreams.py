@@ -17,8 +17,8 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import names
 
-#: Assumed rate of accelerators whose rate is unknown. It only affects how long
-#: a launch may take and how long pieces are.
+#: Assumed rate of accelerators whose rate is unknown. It affects only how long
+#: launches may take and how long pieces are.
 UNKNOWN_BYTES_PER_S = 1e8
 
 
@@ -44,7 +44,7 @@ def load_builtin(bitstream: str) -> Bitstream:
     if name == bitstream or name not in kernels.names():
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            f"no OpenCL kernel for {bitstream!r:.80}; known bitstreams: "
+            f"unknown OpenCL bitstream {bitstream!r:.80}; known bitstreams: "
             + ", ".join(
                 f"{names.BUILTIN_PREFIX}{known}" for known in kernels.names()
             ),
@@ -54,10 +54,7 @@ def load_builtin(bitstream: str) -> Bitstream:
 
 
 def builtins() -> dict[str, dict[str, list[str]]]:
-    """Return fpgapool's own kernels, in the form of a device's ``builtins``.
-
-    See :class:`base.DeviceInfo`.
-    """
+    """Return fpgapool's own kernels, as ``builtins`` of base.DeviceInfo."""
     return {
         name: {
             param: list(each.choices)
@@ -75,10 +72,7 @@ def _kernel(name: str) -> tuple[manifests.Manifest, bytes]:
 
 
 def load_file(file: base.BitstreamFile) -> Bitstream:
-    """Read a bitstream from the library.
-
-    :raises base.DriverError: see :func:`package.load`.
-    """
+    """Read a bitstream from the library; see :func:`package.load`."""
     package = packages.load(file)
     said = profiles.members(package.manifest)
     profile = base.Profile(
@@ -89,8 +83,7 @@ def load_file(file: base.BitstreamFile) -> Bitstream:
         stateless=said["stateless"],
         shapes=(),
         params_schema=said["params_schema"],
-        # There is no software core with known answers for a tenant's
-        # accelerator.
+        # A tenant's accelerator has no software core with known answers.
         core="",
         chunk_multiple_bytes=said.get("chunk_multiple_bytes", 1),
     )

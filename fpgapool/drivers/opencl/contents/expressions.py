@@ -40,10 +40,7 @@ _OPERATIONS: dict[str, collections.abc.Callable[[int, int], int]] = {
 
 
 class Expression:
-    """A parsed expression.
-
-    :raises ValueError: if it is not an expression.
-    """
+    """A parsed expression; ValueError if the source is invalid."""
 
     def __init__(self, source: object) -> None:
         if not (isinstance(source, str) or shapes.is_integer(source)):

@@ -5,7 +5,7 @@
 It accompanies a bitstream of kind ``opencl-source``, ``opencl-binary`` or
 ``xclbin``. A tenant writes it, so nothing in it is trusted. It is plain JSON
 with limits on size, depth and numbers. Its expressions compute only integers,
-and it can request only computations on the host that are in a fixed list.
+and on the host it can request only the computations in a fixed list.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_BYTES_PER_S = 1e15
 #: input bytes; its blocks, including an incomplete last one; its position in
 #: the session's input; and 1 at position 0, otherwise 0.
 LAUNCH_NAMES = frozenset({"bytes", "blocks", "offset", "first"})
-#: Such names in expressions for the size of memory that a launch needs.
+#: Those that expressions for the size of a launch's memory can use.
 SIZE_NAMES = frozenset({"bytes", "blocks"})
 
 #: Kinds of arguments that have no value.
@@ -193,9 +193,9 @@ class Variant:
     :ivar block_bytes: the length of every piece of input but the last is a
         multiple of this.
     :ivar whole_blocks: whether this also applies to the last piece.
-    :ivar block: what error messages call a block.
+    :ivar block: name of a block in error messages.
     :ivar state: memory passed between launches; None if there is none.
-    :ivar faults: messages by the number that a kernel reports.
+    :ivar faults: messages, by the number of the fault that a kernel reports.
     :ivar process: what runs for each piece of the input.
     :ivar finish: what runs after the last piece; None: nothing.
     """
@@ -239,10 +239,7 @@ class Manifest:
 
 
 def parse(data: bytes) -> Manifest:
-    """Read and check a manifest.
-
-    :raises InvalidManifest: naming the member and the error.
-    """
+    """Read and check a manifest, or raise InvalidManifest."""
     try:
         document = untrusted.decode(
             data, "manifest", MAX_SIZE_BYTES, MAX_DEPTH
@@ -328,7 +325,7 @@ class _Reader:
         def read(name: str, shape: shapes.Shape[_T], default: object) -> _T:
             return shape(document.get(name, default), f"{where}.{name}")
 
-        # Read the buffers first: other members refer to them.
+        # Read the buffers first, because other members refer to them.
         self._read_buffers(document.get("buffers", {}))
         state = self._state(document.get("state"))
         self._has_state = state is not None
@@ -404,7 +401,7 @@ class _Reader:
             ):
                 raise ValueError(
                     f"{here}: exactly one of hex, prepare and bytes is "
-                    "required; argument is only allowed with bytes"
+                    "required; argument is allowed only with bytes"
                 )
             if "bytes" in document:
                 sized[name] = document
@@ -426,7 +423,7 @@ class _Reader:
         shapes.integer(1, MAX_ARGUMENT)(number, f"{where}.argument")
         if any(each.argument == number for each in self._buffers.values()):
             raise ValueError(
-                f"{where}.argument: another buffer already has it"
+                f"{where}.argument: another buffer already has this argument"
             )
         size_bytes = self._expression(document["bytes"], f"{where}.bytes")
         return Buffer(size_bytes=size_bytes, argument=number)

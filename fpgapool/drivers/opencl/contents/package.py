@@ -5,8 +5,8 @@
 Manifest and payload are in one file, so one checksum and one signature cover
 both. The file begins with a little-endian header: the magic, u32 length of the
 kind, u32 length of the manifest, u64 length of the payload. Kind, manifest and
-payload follow, and nothing after them. Tenants make packages, so nothing in
-them is trusted.
+payload follow, and nothing else. Tenants make packages, so nothing in them is
+trusted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats
 
-#: A package begins with this.
+#: The first bytes of a package.
 MAGIC = b"FPGAPKG1"
 _HEADER = struct.Struct("<8sIIQ")
 _MAX_NAME_BYTES = 32
@@ -89,10 +89,7 @@ def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
 
 
 def unpack(contents: bytes) -> Package:
-    """Read a package.
-
-    :raises: as :func:`check`.
-    """
+    """Read a package; see :func:`check`."""
     found = check(parts.Forward([contents], len(contents)))
     payload = contents[len(contents) - found.payload_bytes :]
     return Package(
@@ -156,7 +153,7 @@ def check(file: parts.Forward) -> Summary:
 def load(file: base.BitstreamFile) -> Package:
     """Read a package from the library.
 
-    :raises DriverError: as :meth:`base.BitstreamFile.read`; or
+    :raises DriverError: see :meth:`base.BitstreamFile.read`; or
         ``BITSTREAM_UNKNOWN`` if the file is not a package, or not in the
         format that the library recorded; or the code of :func:`unpack`.
     """
@@ -172,10 +169,10 @@ def load(file: base.BitstreamFile) -> Package:
     except exceptions.CodedError as error:
         raise base.DriverError(error.code, error.message) from None
     if package.kind != file.format:
-        # The library required a signature depending on the recorded format.
+        # Whether the library required a signature depended on its format.
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            f"the file has the format {package.kind}, not {file.format}",
+            f"the file is in format {package.kind}, not {file.format}",
         )
     return package
 
@@ -185,7 +182,7 @@ def _check_source(payload: bytes) -> None:
         text = payload.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidPackage("the source is not UTF-8") from None
-    # A compiler would stop there and not see the rest.
+    # A compiler would ignore everything after a NUL.
     if "\0" in text:
         raise InvalidPackage("the source contains a NUL character")
 
@@ -193,7 +190,7 @@ def _check_source(payload: bytes) -> None:
 def _check_kernels(
     manifest: manifests.Manifest, found: xclbins.Xclbin
 ) -> None:
-    # Without metadata, only the device knows which kernels there are.
+    # Without metadata, only the device knows which kernels exist.
     missing = manifest.kernels().difference(found.kernels)
     if found.kernels and missing:
         raise xclbins.XclbinError(

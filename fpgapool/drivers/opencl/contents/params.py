@@ -34,7 +34,7 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "choice": ("choices",),
     "bytes": ("lengths_bytes",),
 }
-#: Suffix that makes a parameter's name stand for its length in expressions.
+#: In expressions, a parameter's length has its name with this suffix.
 _LENGTHS = {"bytes": "_bytes", "uints": "_count"}
 
 
@@ -46,7 +46,7 @@ class Param:
         ``bytes`` (in hexadecimal) or ``uints`` (a list).
     :ivar choices: allowed values of a ``choice``.
     :ivar lengths_bytes: allowed lengths of ``bytes``.
-    :ivar default: value if a session sets none; None: it is required.
+    :ivar default: value if the session sets none; None: it must set one.
     """
 
     kind: str
@@ -63,22 +63,19 @@ class Param:
         return self.kind in _LENGTHS
 
     def variable(self, name: str) -> str | None:
-        """Return the name by which expressions use it, or None."""
+        """Return its name in expressions; None: they cannot use it."""
         if self.kind == "float":
             return None
         return name + _LENGTHS.get(self.kind, "")
 
     def number(self, value: typing.Any) -> int:
-        """Return the number for which it stands in expressions."""
+        """Return its value in expressions."""
         if self.kind == "choice":
             return self.choices.index(value)
         return len(value) if self.is_buffer else int(value)
 
     def contents(self, value: typing.Any) -> bytes:
-        """Return its contents in device memory.
-
-        :param value: value from :meth:`read`; the parameter is a buffer.
-        """
+        """Return its contents in device memory, from a value of read()."""
         if self.kind == "uints":
             return struct.pack(f"<{len(value)}I", *value)
         return bytes(value)
@@ -114,10 +111,7 @@ class Param:
         return schema
 
     def read(self, value: object, name: str) -> typing.Any:
-        """Check a session's value.
-
-        :raises InvalidParams: if it is invalid.
-        """
+        """Check a session's value, or raise InvalidParams."""
         given = {name: value}
         match self.kind:
             case "flag":
@@ -144,10 +138,7 @@ def read(
     params: collections.abc.Mapping[str, Param],
     values: collections.abc.Mapping[str, object],
 ) -> dict[str, typing.Any]:
-    """Check a session's values.
-
-    :raises InvalidParams: if a value is missing, unknown or invalid.
-    """
+    """Check a session's values, or raise InvalidParams."""
     required = [name for name, each in params.items() if each.default is None]
     defaults = {
         name: each.default
@@ -161,10 +152,7 @@ def read(
 
 
 def parse(value: object, where: str) -> Param:
-    """Check a parameter in a manifest.
-
-    :raises ValueError: giving the reason, if it is invalid.
-    """
+    """Check a parameter in a manifest, or raise ValueError."""
     document = shapes.mapping_of(shapes.anything)(value, where)
     kind = shapes.one_of(MEMBERS)(document.get("type"), f"{where}.type")
     shapes.members(document, where, ("type",), ("default", *MEMBERS[kind]))

@@ -21,7 +21,7 @@ class Forward:
         self._position = 0
 
     def part(self, offset_bytes: int, size_bytes: int) -> bytes:
-        """Return a part of the file, or less if the file ends before.
+        """Return a part of the file; it is shorter if the file ends within it.
 
         :param offset_bytes: its position, not before the end of the previous
             part.

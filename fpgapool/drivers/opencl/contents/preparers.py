@@ -29,7 +29,7 @@ class Preparer:
     """A computation that manifests can request.
 
     :ivar params: type of each parameter that it requires.
-    :ivar compute: function that makes the contents of a buffer from their
+    :ivar compute: function that computes the contents of a buffer from their
         values; may raise InvalidParams.
     """
 
@@ -38,7 +38,7 @@ class Preparer:
 
 
 class _Field:
-    """The field of 256 elements."""
+    """The finite field of 256 elements."""
 
     def __init__(self, modulus: int, generator: int) -> None:
         self._powers = [1]
@@ -93,7 +93,7 @@ _INVERSE_MIXING = (14, 9, 13, 11)
 
 
 def _mixed(element: int, factors: tuple[int, ...]) -> bytes:
-    """Multiply a column of MixColumns' matrix, or its inverse, by this."""
+    """Multiply an element by a column of MixColumns' matrix or its inverse."""
     return bytes(_AES_FIELD.product(element, factor) for factor in factors)
 
 
@@ -177,7 +177,7 @@ def _fragment_counts(values: Values) -> tuple[int, int]:
 
 
 def _coding_row(index: int, k: int) -> list[int]:
-    """Return the factors by which data fragments form one fragment."""
+    """Return the factors of the data fragments in one fragment."""
     if index < k:
         return [int(index == column) for column in range(k)]
     return [_CODING_FIELD.inverse(index ^ column) for column in range(k)]

@@ -10,8 +10,8 @@ from fpgapool.drivers.opencl.contents import expressions
 from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.drivers.opencl.contents import params as parameters
 
-# Maximum chunk_multiple_bytes in a profile. A profile leaves out a larger
-# multiple; only the core reports it.
+# Maximum chunk_multiple_bytes in a profile. A larger multiple is left out;
+# only the core reports it.
 _MAX_CHUNK_MULTIPLE_BYTES = 1 << 20
 # Length of the piece for which the output ratio is computed.
 _PIECE_BYTES = 1 << 20

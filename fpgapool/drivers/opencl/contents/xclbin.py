@@ -3,9 +3,9 @@
 """Reads xclbin files, which program AMD/Xilinx boards.
 
 A tenant may have made the file, so nothing in it is trusted: all offsets and
-lengths are checked before they are used, and its XML has a limited size and
-no entities. Only what decides whether a board can use the file is read here;
-the board's driver handles the bitstream itself.
+lengths are checked before use, and its XML has a limited size and no entities.
+Only what decides whether a board can use the file is read here; the board's
+driver handles the bitstream itself.
 
 The format (``struct axlf`` of XRT) is little-endian: a header of 456 bytes, a
 table with 40 bytes for each section, and the sections.
@@ -100,8 +100,8 @@ class Xclbin:
 
         :param interface_uuid: interface of the board's shell; None: none.
         :raises XclbinError: ``XCLBIN_OTHER_PLATFORM``, or
-            ``XCLBIN_OTHER_SHELL`` if the platform has the right name but a
-            different interface.
+            ``XCLBIN_OTHER_SHELL`` if the platform's name matches but the
+            interface does not.
         """
         if self.platform != platform:
             raise XclbinError(
@@ -119,10 +119,7 @@ class Xclbin:
 
 
 def parse(data: bytes) -> Xclbin:
-    """Read a file.
-
-    :raises XclbinError: as :func:`read`.
-    """
+    """Read a file in memory; see :func:`read`."""
     return read(parts.Forward([data], len(data)), 0)
 
 
@@ -150,7 +147,7 @@ def read(file: parts.Forward, start_bytes: int) -> Xclbin:
     rest_bytes = size_bytes - length_bytes
     if rest_bytes not in (0, signature_bytes):
         raise _invalid(
-            f"{rest_bytes} bytes follow the end that the header gives"
+            f"the file is {rest_bytes} bytes longer than its header states"
         )
     if major != 2:
         raise _invalid(f"unknown version {major}; version 2 is supported")
@@ -186,7 +183,7 @@ def _sections(
 ) -> tuple[Section, ...]:
     if not 1 <= count <= MAX_SECTIONS:
         raise _invalid(
-            f"{count} sections; from 1 to {MAX_SECTIONS} are allowed"
+            f"the file has {count} sections, not from 1 to {MAX_SECTIONS}"
         )
     table_end = HEADER_BYTES + count * SECTION_HEADER_BYTES
     if table_end > length_bytes:
@@ -218,7 +215,7 @@ def _only(
     found = [section for section in sections if section.kind == kind]
     if len(found) > 1:
         raise _invalid(
-            f"{len(found)} sections of kind {kind}; only one is allowed"
+            f"{len(found)} sections have kind {kind}; only one is allowed"
         )
     return found[0] if found else None
 
@@ -229,7 +226,9 @@ def _check_topology(data: bytes) -> None:
         raise _invalid("the memory topology is too short")
     (count,) = _BANK_COUNT.unpack_from(data)
     if not 0 <= count <= MAX_BANKS:
-        raise _invalid(f"{count} memories; at most {MAX_BANKS} are allowed")
+        raise _invalid(
+            f"the file lists {count} memories; at most {MAX_BANKS} are allowed"
+        )
     if _BANK_COUNT.size + count * _BANK_BYTES > len(data):
         raise _invalid("the memory topology is too short")
 

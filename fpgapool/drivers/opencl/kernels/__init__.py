@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Kernels of the built-in accelerators, each with source and manifest."""
+"""Kernels of the built-in accelerators, each with its source and manifest."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ def names() -> tuple[str, ...]:
 
 
 def read(name: str) -> tuple[bytes, bytes]:
-    """Read a kernel.
-
-    :raises KeyError: if there is no such kernel.
-    """
+    """Read a kernel's manifest and source, or raise KeyError."""
     if name not in names():
         raise KeyError(name)
     manifest = (_DIRECTORY / f"{name}.json").read_bytes()

@@ -2,7 +2,8 @@
 
 // AES decryption in cipher block chaining mode, with PKCS #7 padding. One work
 // item decrypts one block. The last block so far may be padding, so it is kept
-// in the state until more input arrives or ends. Devices are little-endian.
+// in the state until more input arrives or the input ends. Devices are
+// little-endian.
 
 // Tables of the preparer "aes-decryption": for each byte the column of
 // InvMixColumns' matrix times its inverse substitution, then the inverse
@@ -84,8 +85,8 @@ kernel void aes_cbc_keep(global const uint4 *input, global uint4 *state,
     state[CAME] = input[blocks - 1];
 }
 
-// Runs as one work item. It reports a fault, or how many bytes shorter the
-// output is.
+// Runs as one work item. It reports a fault, or by how many bytes the output
+// is shorter.
 kernel void aes_cbc_finish(global uchar *output, global const uchar *state,
                            global uint *report, const uint first)
 {

@@ -63,7 +63,7 @@ kernel void aes_ctr(global const uchar *input, global uchar *output,
                     const uint skipped, const ulong length)
 {
     const ulong block = get_global_id(0);
-    // The input does not have the bytes of the first block before the offset.
+    // The input lacks the first block's bytes before the offset.
     const ulong end = block * 16 + 16 - skipped;
     const ulong start = end < 16 ? 0 : end - 16;
 

@@ -45,7 +45,7 @@ kernel void dtw(global const uchar *input, global double *output,
             const double up = row[j];
             const double difference
                 = value - sample(input, second + j - 1, wide);
-            // Compared in this order, NaN stays NaN, as in the library.
+            // This order of comparisons keeps NaN, as the library does.
             double least = diagonal;
 
             if (up < least)

@@ -31,7 +31,7 @@ static uint big_endian(global const uchar *bytes)
     return as_uint(vload4(0, bytes).wzyx);
 }
 
-// Loads 16 bytes; bytes at or after the end are zeros.
+// Loads 16 bytes; bytes at or after the end become zeros.
 static uchar16 load(global const uchar *data, const uint start,
                     const uint end)
 {
@@ -177,7 +177,7 @@ kernel void ec_decode(global const uchar *input, global uchar *output,
 }
 
 // A work item compares a record's data with its checksum. It reports a fault,
-// or how many bytes shorter the output is.
+// or by how many bytes the output is shorter.
 kernel void ec_verify(global const uchar *input, global const uchar *output,
                       global uint *report, const uint k, const uint m,
                       const uint present, const uint stripe_bytes,

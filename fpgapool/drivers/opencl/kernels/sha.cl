@@ -16,8 +16,8 @@ constant uint CONSTANTS[64] = {
     0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2
 };
 
-// Only the end of the input may not fill a block; its bytes are kept in the
-// state until they are padded.
+// Only the input's last block may be incomplete; the state keeps its bytes
+// until they are padded.
 typedef struct {
     uint hash[8];
     ulong length;

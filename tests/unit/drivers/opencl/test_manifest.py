@@ -292,7 +292,7 @@ WRONG = [
     (
         [*FIRST, "buffers", "table"],
         {"hex": "00", "argument": 1},
-        "argument is only allowed with bytes",
+        "argument is allowed only with bytes",
     ),
     *(
         (
@@ -310,7 +310,7 @@ WRONG = [
     (
         [*FIRST, "buffers"],
         {name: {"bytes": 8, "argument": 1} for name in ("rows", "more")},
-        "more.argument: another buffer already has it",
+        "more.argument: another buffer already has this argument",
     ),
     ([*FIRST, "state"], ..., "the variant has no state"),
     ([*FIRST, "state", "initial"], "rows", "state.initial: must be"),
@@ -374,10 +374,10 @@ def test_bombs_and_noise_are_refused(data, what):
         (
             [*FIRST, "block_bytes"],
             0,
-            "block_bytes: is not from 1",
+            "block_bytes: is outside the range from 1",
         ),
-        ([*FIRST, "block_bytes"], "1 - width", "block_bytes: is not"),
-        ([*FIRST, "block_bytes"], 2**26 + 1, "block_bytes: is not"),
+        ([*FIRST, "block_bytes"], "1 - width", "block_bytes: is outside"),
+        ([*FIRST, "block_bytes"], 2**26 + 1, "block_bytes: is outside"),
         ([*FIRST, "block_bytes"], "1 / turned", "block_bytes: divides by 0"),
         ([*FIRST, "block_bytes"], "1 % turned", "block_bytes: divides by 0"),
         (
@@ -386,24 +386,24 @@ def test_bombs_and_noise_are_refused(data, what):
             "block_bytes: a value exceeds",
         ),
         ([*FIRST, "state", "bytes"], 15, "must not be longer than the state"),
-        ([*FIRST, "state", "bytes"], 2**20 + 1, "state.bytes: is not"),
+        ([*FIRST, "state", "bytes"], 2**20 + 1, "state.bytes: is outside"),
         ([*FIRST, "requires", 0, "value"], "1 / turned", "divides by 0"),
         ([*FIRST, "process", "output_bytes"], 2**32 + 1, "output_bytes: is"),
         ([*FIRST, "buffers", "rows", "bytes"], "0 - 1", "buffers.rows: is"),
         (
             [*ARGUMENTS, 4, "uint"],
             2**32,
-            "uint: is not from",
+            "uint: is outside the range from",
         ),
         (
             [*ARGUMENTS, 4, "uint"],
             "0 - 1",
-            "uint: is not from",
+            "uint: is outside the range from",
         ),
         (
             [*ARGUMENTS, 11, "local"],
             0,
-            "local: is not from 1",
+            "local: is outside the range from 1",
         ),
         (
             [*FIRST, "process", "steps", 0, "global"],

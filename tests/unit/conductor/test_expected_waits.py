@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""First answers to waiting sessions come true, whatever the strategy."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from fpgapool import strategies
+from fpgapool.conductor.decisions.requests import expected_waits
+from fpgapool.core import events
+from fpgapool.core import instructions
+from fpgapool.core import model
+from fpgapool.core import state
+from fpgapool.sim.inputs import generating
+from fpgapool.sim.inputs import scenario as scenarios
+from tests.harness import wait_replay
+
+
+@functools.cache
+def rush(scale: float = 1.0) -> scenarios.Scenario:
+    """Return a rush: for a while, 1.1 times the work that 8 slots can do.
+
+    :param scale: multiplies sizes and times.
+    """
+    return generating.make_scenario(
+        [
+            *("--hosts=4", "--boards=4", "--slots-per-device=2"),
+            *("--peak-bytes-per-s=copyx=1e8", "--accelerator=copyx"),
+            *("--jobs=1500", f"--arrivals-per-s={2.2 / scale}"),
+            f"--mean-size-bytes={4e8 * scale}",
+            f"--min-size-bytes={1e6 * scale}",
+            "--wakeups",
+        ],
+        1,
+        "test",
+    )
+
+
+@functools.cache
+def scored(strategy: str, scale: float = 1.0) -> wait_replay.Score:
+    return wait_replay.Score.of(wait_replay.replay(rush(scale), strategy))
+
+
+@pytest.mark.parametrize("strategy", ["fifo", "sjf", "wa", "wra"])
+def test_first_answers_come_true(strategy: str) -> None:
+    score = scored(strategy)
+    assert score.count > 1000
+    assert 0.8 <= score.mean_ratio <= 1.3
+    assert score.too_short <= 0.08
+    assert score.inside >= 0.85
+
+
+def test_answers_do_not_depend_on_the_scale() -> None:
+    small, large = scored("sjf"), scored("sjf", 475.0)
+    assert large.mean_ratio == pytest.approx(small.mean_ratio, rel=0.05)
+    assert large.too_short == pytest.approx(small.too_short, abs=0.01)
+
+
+# -- one slot ------------------------------------------------------------
+
+
+class _Pool:
+    """A pool with one slot, and what it expects."""
+
+    def __init__(self) -> None:
+        self.core = state.PoolState(strategies.fifo({}, 0))
+        self.waits = expected_waits.ExpectedWaits(self.core)
+        self.now = 0.0
+        slot = model.SlotSpec(1, 1, 1, 0, "any")
+        device = model.DeviceSpec(1, 1, "board0", 1e9, (slot,))
+        host = model.HostSpec(1, "host1", 1e9, (device,))
+        accelerator = model.Accelerator("copyx", 100.0)
+        self.happen(
+            events.AcceleratorsChanged((accelerator,)), events.HostUp(host)
+        )
+
+    def happen(self, *happened: events.Event) -> None:
+        """Let events happen, and the pool decide."""
+        orders = self.core.apply(happened, self.now)
+        self.waits.hear(happened, self.now)
+        self.waits.obey(orders, self.now)
+        self.waits.obey(self.core.step((), self.now), self.now)
+
+    def submit(self, *job_ids: int) -> None:
+        """Submit jobs of 10 s."""
+        for job_id in job_ids:
+            job = model.Job(job_id, None, "copyx", 1000.0, self.now)
+            self.happen(events.JobSubmitted(job))
+
+    def serve(self, times: int) -> None:
+        """Let the job in the slot end after 10 s, and the next ones."""
+        for _ in range(times):
+            self.now += 10.0
+            generation = self.core.assignments()[1].generation
+            self.happen(events.SlotReleased(1, generation))
+
+    def remaining(self, job_id: int) -> expected_waits.Wait | None:
+        return self.waits.remaining(job_id, self.now)
+
+
+@pytest.fixture
+def served() -> _Pool:
+    """Give a pool that has served 10 jobs, while 10 others wait."""
+    pool = _Pool()
+    pool.submit(*range(1, 22))
+    pool.serve(10)
+    return pool
+
+
+def test_too_little_is_known() -> None:
+    pool = _Pool()
+    pool.submit(1, 2, 3)
+    assert pool.remaining(3) is None
+    pool.serve(1)
+    assert pool.remaining(3) is None
+    assert pool.remaining(99) is None
+
+
+def test_a_wait_is_the_work_before_it_and_has_a_range(served) -> None:
+    for job_id, work_s in ((13, 20.0), (21, 100.0)):
+        wait = served.remaining(job_id)
+        assert wait is not None
+        assert work_s / 2 <= wait.expected_s <= 2 * work_s
+        assert wait.low_s < wait.expected_s < wait.high_s
+        assert wait.low_s <= work_s <= wait.high_s
+
+
+def test_a_job_that_is_not_there_waits_as_long_as_one_that_is(served) -> None:
+    job = model.Job(50, None, "copyx", 1000.0, served.now)
+    predicted = served.waits.of_new(job, served.now)
+    served.submit(50)
+    assert predicted == served.remaining(50)
+    unknown = model.Job(51, None, "nothing", 1000.0, served.now)
+    assert served.waits.of_new(unknown, served.now) is None
+
+
+def test_the_rest_of_a_wait_gets_shorter(served) -> None:
+    before = served.remaining(21)
+    served.serve(1)
+    after = served.remaining(21)
+    assert before is not None
+    assert after is not None
+    assert after.expected_s == pytest.approx(before.expected_s - 10, rel=0.1)
+
+
+def test_answers_have_two_digits() -> None:
+    wait = expected_waits.Wait(123.0, 0.0123, 12345.0)
+    assert wait.after(0.0) == expected_waits.Wait(120.0, 0.012, 13000.0)
+    assert wait.after(1000.0).expected_s == 0.0
+
+
+def test_who_leaves_is_no_longer_waited_for(served) -> None:
+    before = served.remaining(21)
+    for job_id in range(13, 20):
+        served.happen(events.JobCancelled(job_id, "CANCELLED_BY_CLIENT"))
+    served.submit(22)
+    after = served.remaining(22)
+    assert before is not None
+    assert after is not None
+    assert after.expected_s < before.expected_s / 2
+    assert served.remaining(13) is None
+
+
+def test_a_job_whose_slot_failed_waits_again() -> None:
+    pool = _Pool()
+    pool.submit(1, 2)
+    order = instructions.Requeue(1, 1, "PREPARE_FAILED")
+    pool.waits.obey([order], pool.now)
+    assert pool.waits._waiting.get(1) is not None
+    assert not pool.waits._running
+
+
+def test_a_lost_host_works_no_longer(served) -> None:
+    served.happen(events.HostLost(1))
+    assert not served.waits._running
+
+
+def test_slots_from_before_a_takeover_work_but_do_not_teach() -> None:
+    pool = _Pool()
+    job = model.Job(1, None, "copyx", 1000.0, 0.0)
+    restored = events.AssignmentRestored(
+        job=job,
+        slot_id=1,
+        generation=1,
+        phase=model.Phase.ACTIVE,
+        host_id=1,
+        device_id=1,
+    )
+    pool.waits.hear([restored], 0.0)
+    assert 1 in pool.waits._running
+    pool.waits.hear([events.SlotReleased(1, 1)], 5.0)
+    assert pool.waits._held_s == 0.0
