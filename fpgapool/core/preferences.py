@@ -75,11 +75,12 @@ class Preferences(abc.ABC):
     #: Whether the pool indexes jobs by host, and tracks which jobs wait for a
     #: slot on their own host.
     wants_hosts: bool = True
-    #: Whether the pool groups jobs by accelerator.
+    #: Whether the pool also indexes jobs that may go to any host by their
+    #: accelerators; requires ``wants_hosts``.
     wants_accelerators: bool = False
-    #: Whether it considers the applications of jobs: the pool then keeps
-    #: :class:`~fpgapool.core.queues.applications.AffineJobs`. It also needs
-    #: ``wants_accelerators``.
+    #: Whether it considers the applications of jobs, and jobs by accelerator:
+    #: the pool then keeps
+    #: :class:`~fpgapool.core.queues.applications.AffineJobs`.
     wants_affinity: bool = False
     #: Whether it estimates rates: the view then keeps the loads of pipes and
     #: the index of :meth:`make_kinds`, and

@@ -198,4 +198,4 @@ def _wa(
         if shared.E_bytes is None:
             values["E_bytes"] = _FIRST_THRESHOLD_BYTES
         bounds = queue_thresholds.hybrid_thresholds(**values)
-    return orderings.WaOrdering(bounds), None
+    return orderings.WaOrdering(queue_thresholds.Fixed(bounds)), None

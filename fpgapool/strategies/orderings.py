@@ -44,35 +44,31 @@ class WaOrdering(base.Ordering):
     A size equal to a threshold belongs to the queue of higher priority. A job
     keeps the queue of its arrival when learnt thresholds change.
 
-    :param thresholds_bytes: fixed thresholds, or the claims to learn from.
-    :raises ValueError: if fixed thresholds are not positive, finite and
-        increasing.
+    :param source: has the thresholds.
     """
 
-    def __init__(
-        self, thresholds_bytes: tuple[float, ...] | claims.RecentClaims
-    ) -> None:
-        if isinstance(thresholds_bytes, tuple):
-            thresholds.check_thresholds(thresholds_bytes)
-        self._source = thresholds_bytes
+    def __init__(self, source: thresholds.Fixed | claims.RecentClaims) -> None:
+        self.source = source
 
     @property
     def learns(self) -> bool:
         """Whether the thresholds are learnt."""
-        return not isinstance(self._source, tuple)
+        return isinstance(self.source, claims.RecentClaims)
 
     @property
     def thresholds_bytes(self) -> tuple[float, ...]:
         """The upper bounds of all queues except the last, at present."""
-        source = self._source
-        return source if isinstance(source, tuple) else source.thresholds_bytes
+        return self.source.thresholds_bytes
 
     def queue_of(self, claimed_bytes: float) -> int:
         """Return the number of the queue for this size; 0 comes first."""
-        return bisect.bisect_left(self.thresholds_bytes, claimed_bytes)
+        return bisect.bisect_left(self.source.thresholds_bytes, claimed_bytes)
 
     def key(self, job: model.Job) -> ordered.Key:
-        return (self.queue_of(job.claimed_bytes), job.arrival_s, job.id)
+        queue = bisect.bisect_left(
+            self.source.thresholds_bytes, job.claimed_bytes
+        )
+        return (queue, job.arrival_s, job.id)
 
 
 class EdfOrdering(base.Ordering):

@@ -7,7 +7,6 @@ scenario file. A strategy ignores the options that it does not use.
 """
 
 import dataclasses
-import textwrap
 import types
 import typing
 
@@ -61,7 +60,7 @@ class SharedOptions:
 
     queues: int = _option(
         20,
-        f"""
+        """
 Number of priority queues of ``wa`` and ``wra``. 1 means first in, first out.
 
 Sessions are assigned to queues by size. The size limits of the queues, called

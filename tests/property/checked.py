@@ -50,7 +50,6 @@ class CheckedStrategy(strategy.Strategy):
         self._real = factory(options, seed)
         self.idle_indexes = self._real.idle_indexes
         self.wants_hosts = self._real.wants_hosts
-        self.wants_accelerators = self._real.wants_accelerators
         self.wants_affinity = self._real.wants_affinity
         self.skip_limit = self._real.skip_limit
         self.rules = make_rules(name, options, seed)

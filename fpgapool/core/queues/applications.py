@@ -48,6 +48,17 @@ class AffineJobs(waiting.WaitingJobs):
         # deleted lazily, and times may be too early.
         self._ages: dict[queued.JobGroup, list[tuple[float, model.JobId]]] = {}
 
+    def group_for(
+        self, record: queued.JobRecord, shapes: model.Shapes, now: float
+    ) -> tuple[queued.JobGroup, bool]:
+        lane = self._lane(record, now)
+        accelerator = record.job.accelerator
+        group = lane.by_needs.get((shapes, record.avoided, accelerator))
+        if group is not None:
+            return group, False
+        self.changes += 1
+        return lane.make_group(shapes, record.avoided, accelerator), True
+
     def add(
         self, record: queued.JobRecord, group: queued.JobGroup, now: float
     ) -> None:
@@ -85,6 +96,9 @@ class AffineJobs(waiting.WaitingJobs):
             del self._named[job.project, job.affinity_key]
         if group is not None and not group.count:
             del self._ages[group]
+            if not group.avoided:
+                # Libraries are large: empty groups would accumulate.
+                group.lane.drop(group)
 
     def grant(self, record: queued.JobRecord, now: float) -> None:
         application = self._of[record.job.id]

@@ -10,13 +10,24 @@ from fpgapool.core.queues import thresholds
 from fpgapool.vocabulary import scheduling
 
 # What is learnt is computed again after this part of the known claims.
-_RENEWED_PART = 4
+_RENEWED_PART = 2
 # Minimum number of claims that say where work comes from.
 _FEWEST = 20
 
 #: The host that a session came from, None for outside the pool, and its bytes.
 Claim: typing.TypeAlias = tuple[model.HostId | None, float]
-Shares: typing.TypeAlias = dict[model.HostId | None, float]
+
+
+class Shares(typing.NamedTuple):
+    """Where the recent work comes from.
+
+    :param by_host: each host's part of the claimed bytes.
+    :param count: how many claims say so; fewer than are known if a few have
+        most of the bytes.
+    """
+
+    by_host: dict[model.HostId | None, float]
+    count: float
 
 
 class RecentClaims:
@@ -29,8 +40,7 @@ class RecentClaims:
     :param queues: number of priority queues.
     :ivar thresholds_bytes: upper bounds of all queues except the last; see
         :func:`.thresholds.learnt_thresholds`.
-    :ivar shares: by host, its part of the claimed bytes; None: too few claims
-        are known.
+    :ivar shares: None: too few claims are known.
     :ivar last_id: claims of jobs with ids up to this one are not added,
         because they are known already.
     """
@@ -54,27 +64,36 @@ class RecentClaims:
         """
         if job.id <= self.last_id or job.group_id is not None:
             return False
-        return self.add((job.host_id, job.claimed_bytes))
-
-    def add(self, claim: Claim) -> bool:
-        """Add the latest claim, like :meth:`note`."""
-        self._claims.append(claim)
+        self._claims.append((job.host_id, job.claimed_bytes))
         self._until_renewed -= 1
-        if self._until_renewed:
+        if self._until_renewed > 0:
             return False
-        count = len(self._claims)
-        self._until_renewed = 1 + count // _RENEWED_PART
+        self._renew()
+        return True
+
+    def restore(
+        self, claims: typing.Iterable[Claim], last_id: model.JobId
+    ) -> None:
+        """Learn from claims that an earlier leader knew, oldest first."""
+        self._claims.extend(claims)
+        self.last_id = last_id
+        if self._claims:
+            self._renew()
+
+    def _renew(self) -> None:
+        self._until_renewed = 1 + len(self._claims) // _RENEWED_PART
         sizes = [size_bytes for _, size_bytes in self._claims]
         self.thresholds_bytes = thresholds.learnt_thresholds(
             sizes, self._queues
         )
-        if count >= _FEWEST:
-            self.shares = self._find_shares(1.0 / sum(sizes))
-        return True
-
-    def _find_shares(self, per_byte: float) -> Shares:
-        shares: Shares = {}
+        if len(sizes) < _FEWEST:
+            return
+        largest_bytes = max(sizes)
+        total = sum(size_bytes / largest_bytes for size_bytes in sizes)
+        by_host: dict[model.HostId | None, float] = {}
+        squares = 0.0
         for host_id, size_bytes in self._claims:
-            share = shares.get(host_id, 0.0)
-            shares[host_id] = share + size_bytes * per_byte
-        return shares
+            share = size_bytes / largest_bytes / total
+            squares += share * share
+            by_host[host_id] = by_host.get(host_id, 0.0) + share
+        self.shares = Shares(by_host, 1.0 / squares)

@@ -17,7 +17,6 @@ class Lanes:
     """The lanes of all projects.
 
     :param max_wait_s: jobs become urgent after this time; None: never.
-    :param by_accelerator: whether all jobs of a group have one accelerator.
     :ivar changes: incremented whenever a group is added or removed, gets its
         first job or loses its last one.
     :ivar shown: the jobs that the strategy sees: all of them, or those that
@@ -28,12 +27,8 @@ class Lanes:
     """
 
     def __init__(
-        self,
-        max_wait_s: float | None,
-        accounts: sharing.Accounts | None,
-        by_accelerator: bool = False,
+        self, max_wait_s: float | None, accounts: sharing.Accounts | None
     ) -> None:
-        self._by_accelerator = by_accelerator
         self._accounts = accounts
         self._max_wait_s = max_wait_s
         self._has_one_lane = accounts is None and max_wait_s is None
@@ -83,12 +78,11 @@ class Lanes:
     ) -> tuple[queued.JobGroup, bool]:
         """Return the group for a job, and whether it is new."""
         lane = self._common if self._has_one_lane else self._lane(record, now)
-        accelerator = record.job.accelerator if self._by_accelerator else ""
-        group = lane.by_needs.get((shapes, record.avoided, accelerator))
+        group = lane.by_needs.get((shapes, record.avoided, ""))
         if group is not None:
             return group, False
         self.changes += 1
-        return lane.make_group(shapes, record.avoided, accelerator), True
+        return lane.make_group(shapes, record.avoided), True
 
     def _lane(self, record: queued.JobRecord, now: float) -> queued.Lane:
         if self._max_wait_s is not None and not record.urgent:

@@ -2,6 +2,7 @@
 
 """Thresholds between the priority queues of workload-aware strategies."""
 
+import dataclasses
 import math
 from collections import abc
 
@@ -85,6 +86,19 @@ def learnt_thresholds(
     # Rounding must not decide between neighbours.
     places = np.searchsorted(shares, wanted - _ROUNDING)
     return tuple(ordered[places].tolist())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed:
+    """Thresholds that do not change.
+
+    :raises ValueError: if they are not positive, finite and increasing.
+    """
+
+    thresholds_bytes: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_thresholds(self.thresholds_bytes)
 
 
 def check_thresholds(thresholds_bytes: tuple[float, ...]) -> None:

@@ -51,9 +51,7 @@ class Admission:
         """Learn from the claims that an earlier leader knew."""
         claims = self._strategy.claims
         if claims is not None:
-            for claim in event.claims:
-                claims.add(claim)
-            claims.last_id = event.last_id
+            claims.restore(event.claims, event.last_id)
             self._learn(claims)
 
     def _learn(self, claims: recent_claims.RecentClaims) -> None:

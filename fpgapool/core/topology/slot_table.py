@@ -12,9 +12,16 @@ from collections import abc
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import preferences
+from fpgapool.core.queues import claims
 from fpgapool.core.topology import boards as idle_boards
 from fpgapool.core.topology import idle_slots
 from fpgapool.core.topology import slots
+
+# Slots are not shared out again after a change of their number by this part:
+# this would take too long while many hosts come, one by one.
+_SLIGHT = 1 / 16
+# So many claims from each host say as much as those from all hosts do.
+_TELLING = 1.0
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -26,6 +33,9 @@ class SlotTable(idle_slots.IdleSlots):
     :ivar reserved: the instance for which each reserved slot is reserved, by
         slot. A reserved slot counts neither as up nor as idle.
     :ivar kept: the slots that are kept for further reservations.
+    :ivar shares: where the recent work comes from; None: hosts keep as many
+        slots for their own jobs as the strategy allows.
+    :ivar up_total: number of slots that are up.
     """
 
     def __init__(
@@ -35,7 +45,12 @@ class SlotTable(idle_slots.IdleSlots):
     ) -> None:
         super().__init__(strategy, boards)
         self._remote_limit = strategy.remote_limit
-        self.reserve = slots.Reserve()
+        self.shares: claims.Shares | None = None
+        self.up_total = 0
+        # The number of slots that was shared out last.
+        self._shared_total = 0
+        # A host's mean share, and its weight beside the host's own share.
+        self._mean_share = self._mean_weight = 0.0
         self.hosts: dict[model.HostId, slots.Host] = {}
         self.faulty_slots: set[model.SlotId] = set()
         self.failed_devices: set[model.DeviceId] = set()
@@ -64,9 +79,7 @@ class SlotTable(idle_slots.IdleSlots):
             return False
         self._check_ids(spec)
         if host is None:
-            host = self.hosts[spec.id] = slots.Host(
-                spec, self._by_busy, self.reserve
-            )
+            host = self.hosts[spec.id] = slots.Host(spec, self._by_busy)
         before = _usable(host)
         self._clear(host)
         self._set_slots(host, spec)
@@ -112,7 +125,7 @@ class SlotTable(idle_slots.IdleSlots):
                 hold.slot = None
                 self._host_hints[gone.id] = host.id
                 self._device_hints[gone.id] = gone.spec.device_id
-        host.remote_limit = self._remote_limit(len(host.slots))
+        host.least_limit = self._remote_limit(len(host.slots))
 
     def _adopt(self, slot: slots.Slot, old: slots.Slot | None) -> None:
         self.slots[slot.id] = slot
@@ -238,21 +251,48 @@ class SlotTable(idle_slots.IdleSlots):
         """Return how many slots of these shapes would be up if not barred."""
         return _count(self.barred_by_shape, shapes)
 
-    def share_out(
-        self, shares: dict[model.HostId | None, float] | None
-    ) -> None:
-        """Set each host's part of the recent work."""
-        self.reserve.shares = shares
-        for host in self.idle_hosts.values():
+    def share_out(self, shares: claims.Shares | None) -> None:
+        """Set how many slots hosts keep for their own jobs.
+
+        A host keeps as many as its own jobs would take if all slots of the
+        pool were busy, up to the strategy's limit of remote jobs.
+        """
+        self.shares = shares
+        self._share_out()
+
+    def _share_out(self) -> None:
+        self._shared_total = self.up_total
+        if self.shares is not None:
+            # Where few claims are known of each host, chance decides how many.
+            by_host = self.shares.by_host
+            homes = [h.id for h in self.hosts.values() if h.up and h.slots]
+            local = sum(by_host.get(host_id, 0.0) for host_id in homes)
+            self._mean_share = local / max(len(homes), 1)
+            claims = self._mean_share * self.shares.count
+            self._mean_weight = _TELLING / (_TELLING + claims)
+        for host in self.hosts.values():
+            self._keep(host)
+
+    def _keep(self, host: slots.Host) -> None:
+        """Set how many slots a host keeps for its own jobs."""
+        limit, count = host.least_limit, len(host.slots)
+        if limit is not None and limit < count and self.shares is not None:
+            weight, share = self._mean_weight, self._mean_share
+            own_share = self.shares.by_host.get(host.id, 0.0)
+            share = weight * share + (1.0 - weight) * own_share
+            kept = int(share * self._shared_total + 0.5)
+            limit = max(limit, count - kept)
+        if limit != host.remote_limit:
+            host.remote_limit = limit
             self._changed(host)
 
     def kept_for_local(self) -> tuple[int, int]:
         """Return how many slots are kept for local jobs, and the most."""
         kept = most = 0
         for host in self.hosts.values():
-            if host.up and host.remote_limit is not None:
+            if host.up and host.least_limit is not None:
                 kept += host.kept_count
-                most += max(len(host.slots) - host.remote_limit, 0)
+                most += max(len(host.slots) - host.least_limit, 0)
         return kept, most
 
     def _clear(self, host: slots.Host) -> None:
@@ -300,9 +340,14 @@ class SlotTable(idle_slots.IdleSlots):
             elif slot.is_usable:
                 self._note_reserved_idle(slot)
         self.up_by_shape.update(host.up_shapes)
-        self.reserve.slot_count = sum(self.up_by_shape.values())
+        self.up_total = sum(self.up_by_shape.values())
         self.barred_by_shape.update(host.barred_shapes)
         self._changed(host)
+        change = abs(self.up_total - self._shared_total)
+        if self.shares is not None and change > self.up_total * _SLIGHT:
+            self._share_out()
+        else:
+            self._keep(host)
 
     # -- assignments -----------------------------------------------------
 

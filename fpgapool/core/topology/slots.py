@@ -182,25 +182,6 @@ class Hold:
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
-class Reserve:
-    """Where local jobs are scarce, so that hosts keep fewer slots for them.
-
-    A host keeps as many slots as its own jobs would take if all slots of the
-    pool were busy, but none of those that are open to remote jobs anyway.
-
-    :ivar shares: by host, its jobs' part of the recent work; None: hosts keep
-        all the slots that they may.
-    :ivar slot_count: number of slots that are up.
-    """
-
-    __slots__ = ("shares", "slot_count")
-
-    def __init__(self) -> None:
-        self.shares: dict[model.HostId | None, float] | None = None
-        self.slot_count = 0
-
-
-@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Host:
     """A known host.
 
@@ -208,8 +189,8 @@ class Host:
     :ivar barred_shapes: the number of its slots that would be up if their
         devices were not barred, by shape.
     :ivar remote_count: the number of its slots assigned to remote jobs.
-    :ivar remote_limit: the number that it accepts in any case; None: any.
-    :ivar reserve: what it keeps beyond that for its own jobs.
+    :ivar remote_limit: the number that it accepts; None: any number.
+    :ivar least_limit: the number that it accepts in any case; None: any.
     :ivar is_listed: whether its entries in the indexes are up to date.
     """
 
@@ -221,19 +202,16 @@ class Host:
         "id",
         "idle",
         "is_listed",
+        "least_limit",
         "remote_count",
         "remote_limit",
-        "reserve",
         "slots",
         "spec",
         "up",
         "up_shapes",
     )
 
-    def __init__(
-        self, spec: model.HostSpec, by_busy: bool, reserve: Reserve
-    ) -> None:
-        self.reserve = reserve
+    def __init__(self, spec: model.HostSpec, by_busy: bool) -> None:
         self.id = spec.id
         self.spec = spec
         self.by_busy = by_busy
@@ -245,6 +223,7 @@ class Host:
         self.busy_count = 0
         self.remote_count = 0
         self.remote_limit: int | None = None
+        self.least_limit: int | None = None
         self.is_listed = True
         #: Its key in each index bucket.
         self.entries: dict[Bucket, ordered.Key] = {}
@@ -253,23 +232,13 @@ class Host:
     def is_open(self) -> bool:
         """Whether it accepts another remote job."""
         limit = self.remote_limit
-        return (
-            limit is None
-            or self.remote_count < limit
-            or self.remote_count < len(self.slots) - self.kept_count
-        )
+        return limit is None or self.remote_count < limit
 
     @property
     def kept_count(self) -> int:
         """The number of slots that it keeps for its own jobs."""
-        if self.remote_limit is None:
-            return 0
-        most = max(len(self.slots) - self.remote_limit, 0)
-        shares = self.reserve.shares
-        if shares is None or not most:
-            return most
-        share = shares.get(self.id, 0.0)
-        return min(most, int(share * self.reserve.slot_count + 0.5))
+        limit = self.remote_limit
+        return 0 if limit is None else max(len(self.slots) - limit, 0)
 
     @property
     def rank(self) -> ordered.Key:

@@ -24,6 +24,9 @@ _MOST_WAITING = 10.0
 # A job gives way to others that need no programming for so many times the
 # delay.
 _PATIENCE = 20.0
+# How many of the first jobs of a slot's own host are looked at for one that
+# needs no programming.
+_LOOK_AT = 4
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -36,8 +39,8 @@ class Offers:
     :param swaps: whether a job may get, instead of the offered slot, one that
         need not be programmed.
     :param queue_of: returns the priority queue for a size, and makes
-        programming count, see :meth:`_soonest`. It needs
-        ``wants_accelerators``. None: programming does not count.
+        programming count, see :meth:`_soonest`; None: programming does not
+        count.
     """
 
     def __init__(
@@ -217,25 +220,44 @@ class Offers:
         it. A job that has waited many times as long does not give way.
         """
         view, job = self._view, record.job
-        waiting = view.jobs.count / max(view.slots.reserve.slot_count, 1)
+        waiting = view.jobs.count / max(view.slots.up_total, 1)
         delay_s = slot.spec.programming_time_s * (
             1.0 + min(waiting, _MOST_WAITING)
         )
         if record.urgent or view.now - job.arrival_s >= _PATIENCE * delay_s:
             return record
-        keys = [
-            group.first_for(slot.host.id, is_open)
-            or (group.first() if self._fallback else None)
-            for group in view.jobs.shown.groups_for(slot.shape)
-            if group.accelerator == slot.programmed
-            and slot.id not in group.avoiding
-        ]
-        first = queued.first_key(*keys)
-        if first is None or self._queue_of is None:
-            return record
         peak = view.accelerators[job.accelerator].peak_in(slot.shape)
-        queue = self._queue_of(job.claimed_bytes + delay_s * peak)
-        return view.jobs.records[first[-1]] if first[0] <= queue else record
+        assert self._queue_of is not None
+        last = self._queue_of(job.claimed_bytes + delay_s * peak)
+        roams = is_open or self._fallback
+        first: ordered.Key | None = None
+        for group in view.jobs.shown.groups_for(slot.shape):
+            if slot.id not in group.avoiding:
+                key = self._first_at_once(group, slot, roams)
+                if key is not None and (first is None or key < first):
+                    first = key
+        if first is None or first[0] > last:
+            return record
+        return view.jobs.records[first[-1]]
+
+    def _first_at_once(
+        self, group: queued.JobGroup, slot: slots.Slot, roams: bool
+    ) -> ordered.Key | None:
+        """Return the first job of a group that a slot can serve at once.
+
+        :param roams: whether jobs that may go to any host count, too.
+        """
+        records, programmed = self._view.jobs.records, slot.programmed
+        roaming = group.roaming_of.get(programmed) if roams else None
+        first = None if roaming is None else roaming.front[0]
+        own = group.by_host.get(slot.host.id)
+        if own is not None:
+            for key in own.front[:_LOOK_AT]:
+                if first is not None and key >= first:
+                    break
+                if records[key[-1]].job.accelerator == programmed:
+                    return key
+        return first
 
     def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
         # No jobs of the slot's own host are among them: the first of those

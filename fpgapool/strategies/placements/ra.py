@@ -67,8 +67,8 @@ class RaPlacement(base.Placement):
                 wait_s=options.affinity_wait_s,
                 misses=misses,
             )
+        self.wants_accelerators = queue_of is not None
         self.wants_affinity = options.affinity
-        self.wants_accelerators = options.affinity or queue_of is not None
         self.skip_limit = options.skip_limit
         self.reserve_gives_way = options.remote_limit is None
         self.idle_indexes = strategy.IdleIndexes(
@@ -111,7 +111,7 @@ class RaPlacement(base.Placement):
         self, view: pool_view.PoolView
     ) -> abc.Iterable[strategy.Choice]:
         fallback = bool(self.options.fallback) or (
-            self._early_fallback and view.slots.reserve.shares is None
+            self._early_fallback and view.slots.shares is None
         )
         made = self._offers(view, fallback=fallback)
         if view.slots.idle_total == 1:

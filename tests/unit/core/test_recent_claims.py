@@ -23,8 +23,8 @@ RESTORED = tuple((None, size) for size in SIZES)
 
 def learnt(sizes: list[float], queues: int = 20) -> tuple[float, ...]:
     found = claims.RecentClaims(queues)
-    for size in sizes:
-        found.add((None, size))
+    for job_id, size in enumerate(sizes):
+        found.note(pools.make_job(job_id, claimed_bytes=size))
     return found.thresholds_bytes
 
 
