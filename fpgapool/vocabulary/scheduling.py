@@ -7,6 +7,7 @@ scenario file. A strategy ignores the options that it does not use.
 """
 
 import dataclasses
+import textwrap
 import types
 import typing
 
@@ -20,12 +21,13 @@ SLOT_ORDERS: typing.Final = {
     "least_busy": "the hosts with the fewest busy slots first",
 }
 
-#: Which sizes the default thresholds fit; the limits are the first threshold
-#: and the last.
+#: Which sizes the thresholds fit. The limits are the first and the last fixed
+#: threshold, with the other options at their defaults.
 FITTING_SIZES: typing.Final = (
-    "the default thresholds of wa and wra fit sizes of 20 MB to 9.7 GB: "
-    "smaller sessions all share the first queue, and larger ones the last, "
-    "first come, first served"
+    "wa and wra learn the thresholds of their queues from recent sizes, of "
+    "any scale; fixed thresholds that start at 20 MB fit sizes of 20 MB to "
+    "9.7 GB: smaller sizes all share the first queue, and larger ones the "
+    "last, first come, first served"
 )
 
 
@@ -77,17 +79,20 @@ With ``first_threshold_bytes``, the thresholds are fixed. With
     )
     E_bytes: float | None = _option(
         None,
-        """
+        f"""
 Maximum size in bytes of the sessions in the first queue of ``wa`` and ``wra``.
 0, the default, means that all thresholds are learnt; see ``queues``.
 
-Otherwise the thresholds are fixed: they start at this size, grow by
-``threshold_ratio`` up to the queue ``geometric_queues``, by equal steps up to
-the queue ``linear_queues_end``, and by the ratio again after it. For
+Otherwise the thresholds are fixed: they start at this size, grow by the factor
+``threshold_ratio`` up to queue number ``geometric_queues``, by equal steps up
+to queue number ``linear_queues_end``, and by the same factor after that. For
 exponentially distributed sizes with a mean of 400 MB, use 20000000. For
 heavy-tailed sizes (few sessions with most of the bytes) up to 10 GB, use
 26000000, ``threshold_ratio = 1.8``, ``geometric_queues = 10`` and
 ``linear_queues_end = 11``.
+
+{textwrap.fill(f"Check your sizes: {FITTING_SIZES}.", 79)}
+``fpgapool-sim tune`` finds fixed thresholds for other sizes.
 """,
         conf="first_threshold_bytes",
         unset=0,
