@@ -5,6 +5,8 @@
 import collections
 import typing
 
+import numpy as np
+
 from fpgapool.core import model
 from fpgapool.core.queues import thresholds
 from fpgapool.vocabulary import scheduling
@@ -82,18 +84,15 @@ class RecentClaims:
 
     def _renew(self) -> None:
         self._until_renewed = 1 + len(self._claims) // _RENEWED_PART
-        sizes = [size_bytes for _, size_bytes in self._claims]
+        hosts, sizes = zip(*self._claims, strict=True)
         self.thresholds_bytes = thresholds.learnt_thresholds(
             sizes, self._queues
         )
         if len(sizes) < _FEWEST:
             return
-        largest_bytes = max(sizes)
-        total = sum(size_bytes / largest_bytes for size_bytes in sizes)
+        shares = np.asarray(sizes) / max(sizes)
+        shares /= shares.sum()
         by_host: dict[model.HostId | None, float] = {}
-        squares = 0.0
-        for host_id, size_bytes in self._claims:
-            share = size_bytes / largest_bytes / total
-            squares += share * share
+        for host_id, share in zip(hosts, shares.tolist(), strict=True):
             by_host[host_id] = by_host.get(host_id, 0.0) + share
-        self.shares = Shares(by_host, 1.0 / squares)
+        self.shares = Shares(by_host, 1.0 / float(shares @ shares))

@@ -39,7 +39,7 @@ class Offers:
     :param swaps: whether a job may get, instead of the offered slot, one that
         need not be programmed.
     :param queue_of: returns the priority queue for a size, and makes
-        programming count, see :meth:`_soonest`; None: programming does not
+        programming count, see :meth:`_gives_way`; None: programming does not
         count.
     """
 
@@ -205,19 +205,53 @@ class Offers:
         if self._queue_of is not None and not taken.starts_at_once(
             record.job.accelerator
         ):
-            record = self._soonest(slot, record, is_open)
-            taken = self._swap(slot, record)
+            key = self._first_at_once(groups, slot, is_open or self._fallback)
+            if key is not None and self._gives_way(record, slot, key):
+                record, taken = self._view.jobs.records[key[-1]], slot
         return self._view.give(record, taken)
 
-    def _soonest(
-        self, slot: slots.Slot, record: queued.JobRecord, is_open: bool
-    ) -> queued.JobRecord:
-        """Return who gets a slot that must be programmed for a job.
+    def _first_at_once(
+        self,
+        groups: abc.Iterable[queued.JobGroup],
+        slot: slots.Slot,
+        roams: bool,
+    ) -> ordered.Key | None:
+        """Return the first job that a slot can serve without programming.
+
+        :param roams: whether jobs that may go to any host count, too.
+        """
+        records, programmed = self._view.jobs.records, slot.programmed
+        host_id = slot.host.id
+        first: ordered.Key | None = None
+        for group in groups:
+            if slot.id in group.avoiding:
+                continue
+            roaming = group.roaming_of.get(programmed) if roams else None
+            if roaming is not None:
+                key = roaming.front[0]
+                if first is None or key < first:
+                    first = key
+            own = group.by_host.get(host_id)
+            if own is not None:
+                for key in own.front[:_LOOK_AT]:
+                    if first is not None and key >= first:
+                        break
+                    if records[key[-1]].job.accelerator == programmed:
+                        first = key
+                        break
+        return first
+
+    def _gives_way(
+        self, record: queued.JobRecord, slot: slots.Slot, key: ordered.Key
+    ) -> bool:
+        """Return whether a job leaves a slot that must be programmed for it.
 
         The work that the slot would do in the meantime counts as a part of the
         job, several times if others wait for slots. If that puts the job
-        behind the queue of one that the slot can serve at once, that one gets
-        it. A job that has waited many times as long does not give way.
+        behind the queue of one that the slot can serve at once, that one goes
+        first. A job that has waited many times as long does not give way.
+
+        :param key: of the job that the slot can serve at once.
         """
         view, job = self._view, record.job
         waiting = view.jobs.count / max(view.slots.up_total, 1)
@@ -225,39 +259,13 @@ class Offers:
             1.0 + min(waiting, _MOST_WAITING)
         )
         if record.urgent or view.now - job.arrival_s >= _PATIENCE * delay_s:
-            return record
+            return False
+        if key[0] <= record.key[0]:
+            return True
         peak = view.accelerators[job.accelerator].peak_in(slot.shape)
         assert self._queue_of is not None
         last = self._queue_of(job.claimed_bytes + delay_s * peak)
-        roams = is_open or self._fallback
-        first: ordered.Key | None = None
-        for group in view.jobs.shown.groups_for(slot.shape):
-            if slot.id not in group.avoiding:
-                key = self._first_at_once(group, slot, roams)
-                if key is not None and (first is None or key < first):
-                    first = key
-        if first is None or first[0] > last:
-            return record
-        return view.jobs.records[first[-1]]
-
-    def _first_at_once(
-        self, group: queued.JobGroup, slot: slots.Slot, roams: bool
-    ) -> ordered.Key | None:
-        """Return the first job of a group that a slot can serve at once.
-
-        :param roams: whether jobs that may go to any host count, too.
-        """
-        records, programmed = self._view.jobs.records, slot.programmed
-        roaming = group.roaming_of.get(programmed) if roams else None
-        first = None if roaming is None else roaming.front[0]
-        own = group.by_host.get(slot.host.id)
-        if own is not None:
-            for key in own.front[:_LOOK_AT]:
-                if first is not None and key >= first:
-                    break
-                if records[key[-1]].job.accelerator == programmed:
-                    return key
-        return first
+        return bool(key[0] <= last)
 
     def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
         # No jobs of the slot's own host are among them: the first of those
