@@ -49,8 +49,9 @@ class SlotTable(idle_slots.IdleSlots):
         self.up_total = 0
         # The number of slots that was shared out last.
         self._shared_total = 0
-        # A host's mean share, and its weight beside the host's own share.
-        self._mean_share = self._mean_weight = 0.0
+        # How many slots a host's own jobs need: at least, and more in
+        # proportion to its share.
+        self._usual_need = self._need_by_share = 0.0
         self.hosts: dict[model.HostId, slots.Host] = {}
         self.faulty_slots: set[model.SlotId] = set()
         self.failed_devices: set[model.DeviceId] = set()
@@ -266,25 +267,26 @@ class SlotTable(idle_slots.IdleSlots):
             # Where few claims are known of each host, chance decides how many.
             by_host = self.shares.by_host
             homes = [h.id for h in self.hosts.values() if h.up and h.slots]
-            local = sum(by_host.get(host_id, 0.0) for host_id in homes)
-            self._mean_share = local / max(len(homes), 1)
-            claims = self._mean_share * self.shares.count
-            self._mean_weight = _TELLING / (_TELLING + claims)
-        for host in self.hosts.values():
-            self._keep(host)
+            local = sum([by_host.get(host_id, 0.0) for host_id in homes])
+            mean = local / max(len(homes), 1)
+            weight = _TELLING / (_TELLING + mean * self.shares.count)
+            self._usual_need = self.up_total * weight * mean + 0.5
+            self._need_by_share = self.up_total * (1.0 - weight)
+        self._keep(self.hosts.values())
 
-    def _keep(self, host: slots.Host) -> None:
-        """Set how many slots a host keeps for its own jobs."""
-        limit, count = host.least_limit, len(host.slots)
-        if limit is not None and limit < count and self.shares is not None:
-            weight, share = self._mean_weight, self._mean_share
-            own_share = self.shares.by_host.get(host.id, 0.0)
-            share = weight * share + (1.0 - weight) * own_share
-            kept = int(share * self._shared_total + 0.5)
-            limit = max(limit, count - kept)
-        if limit != host.remote_limit:
-            host.remote_limit = limit
-            self._changed(host)
+    def _keep(self, hosts: abc.Iterable[slots.Host]) -> None:
+        """Set how many slots hosts keep for their own jobs."""
+        shares = {} if self.shares is None else self.shares.by_host
+        for host in hosts:
+            limit = host.least_limit
+            if limit is not None and self.shares is not None:
+                own_need = self._need_by_share * shares.get(host.id, 0.0)
+                others = len(host.slots) - int(self._usual_need + own_need)
+                if others > limit:
+                    limit = others
+            if limit != host.remote_limit:
+                host.remote_limit = limit
+                self._changed(host)
 
     def kept_for_local(self) -> tuple[int, int]:
         """Return how many slots are kept for local jobs, and the most."""
@@ -347,7 +349,7 @@ class SlotTable(idle_slots.IdleSlots):
         if self.shares is not None and change > self.up_total * _SLIGHT:
             self._share_out()
         else:
-            self._keep(host)
+            self._keep((host,))
 
     # -- assignments -----------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 """What strategies learn from the latest claims."""
 
+import bisect
 import itertools
 import random
 import typing
@@ -82,17 +83,15 @@ def test_a_job_keeps_the_queue_of_its_arrival() -> None:
 
 
 def test_a_new_leader_learns_from_the_sessions_that_the_pool_keeps() -> None:
-    old, new = make_pool(), make_pool()
-    for pool in (old, new):
-        pool.step([events.AcceleratorsChanged((pools.AES,))], 0.0)
-    submit(old, 1, SIZES)
-    new.apply([events.ClaimsRestored(RESTORED, len(SIZES))], 0.0)
+    pool = make_pool()
+    pool.step([events.AcceleratorsChanged((pools.AES,))], 0.0)
+    pool.apply([events.ClaimsRestored(RESTORED, len(SIZES))], 0.0)
     # Those who still wait are among them, and do not count twice.
-    submit(new, 690, SIZES[689:])
-    for pool in (old, new):
-        submit(pool, 1000, SIZES[:200])
-    for job_id in range(1100, 1200):
-        assert queue_of(new, job_id) == queue_of(old, job_id)
+    submit(pool, 1, SIZES)
+    submit(pool, 1000, SIZES[:200])
+    expected = thresholds.learnt_thresholds(SIZES, 20)
+    for job_id, size in enumerate(SIZES[:200], 1000):
+        assert queue_of(pool, job_id) == bisect.bisect_left(expected, size)
 
 
 def test_a_job_that_waits_again_is_no_new_claim() -> None:
