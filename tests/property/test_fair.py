@@ -478,8 +478,7 @@ def test_one_project_is_served_as_without_shares(name: str) -> None:
     random = numpy.random.default_rng(5)
     jobs = make_jobs(random, 40, "a", 0)
     ends = [
-        list_ends(scheduler, jobs)
-        for scheduler in (busy(name), fair(name))
+        list_ends(scheduler, jobs) for scheduler in (busy(name), fair(name))
     ]
     assert ends[0] == ends[1]
     assert ends[0]

@@ -24,12 +24,12 @@ class Shares(typing.NamedTuple):
     """Where the recent work comes from.
 
     :param by_host: each host's part of the claimed bytes.
-    :param count: how many claims say so; fewer than are known if a few have
-        most of the bytes.
+    :param claim_count: how many claims say so; fewer than are known if a few
+        have most of the bytes.
     """
 
     by_host: dict[model.HostId | None, float]
-    count: float
+    claim_count: float
 
 
 class RecentClaims:

@@ -269,7 +269,7 @@ class SlotTable(idle_slots.IdleSlots):
             homes = [h.id for h in self.hosts.values() if h.up and h.slots]
             local = sum([by_host.get(host_id, 0.0) for host_id in homes])
             mean = local / max(len(homes), 1)
-            weight = _TELLING / (_TELLING + mean * self.shares.count)
+            weight = _TELLING / (_TELLING + mean * self.shares.claim_count)
             self._usual_need = self.up_total * weight * mean + 0.5
             self._need_by_share = self.up_total * (1.0 - weight)
         self._keep(self.hosts.values())

@@ -221,6 +221,8 @@ class Offers:
         :param roams: whether jobs that may go to any host count, too.
         """
         records, programmed = self._view.jobs.records, slot.programmed
+        if programmed is None:
+            return None
         host_id = slot.host.id
         first: ordered.Key | None = None
         for group in groups:
