@@ -199,6 +199,20 @@ class PowerCapsChanged(Event):
 
 
 @model.value
+class ClaimsRestored(Event):
+    """The claims of the latest sessions are known.
+
+    :param claims: the sessions' hosts and claimed bytes, in the order of
+        arrival.
+    :param last_id: jobs with ids up to this one are among these sessions, or
+        older.
+    """
+
+    claims: tuple[tuple[model.HostId | None, float], ...]
+    last_id: model.JobId
+
+
+@model.value
 class JobSubmitted(Event):
     """A new job. A job with a known id is ignored.
 

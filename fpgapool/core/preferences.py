@@ -14,6 +14,7 @@ import typing
 
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core.queues import claims as recent_claims
 from fpgapool.core.queues import kinds
 from fpgapool.core.queues import sharing
 from fpgapool.core.topology import loads as pipe_loads
@@ -74,6 +75,9 @@ class Preferences(abc.ABC):
     #: Whether the pool indexes jobs by host, and tracks which jobs wait for a
     #: slot on their own host.
     wants_hosts: bool = True
+    #: Whether the pool also indexes jobs that may go to any host by their
+    #: accelerators; requires ``wants_hosts``.
+    wants_accelerators: bool = False
     #: Whether it considers the applications of jobs, and jobs by accelerator:
     #: the pool then keeps
     #: :class:`~fpgapool.core.queues.applications.AffineJobs`.
@@ -95,6 +99,12 @@ class Preferences(abc.ABC):
     #: A job that has waited this long is urgent: it goes first, by arrival;
     #: None: jobs never become urgent.
     max_wait_s: float | None = None
+    #: The latest claims, to which the pool adds those of new sessions; None:
+    #: the strategy does not learn from them.
+    claims: recent_claims.RecentClaims | None = None
+    #: Whether a host accepts more remote jobs than :meth:`remote_limit` while
+    #: its own jobs need fewer slots; requires ``claims``.
+    reserve_gives_way: bool = False
 
     @abc.abstractmethod
     def key(self, job: model.Job) -> ordered.Key:

@@ -33,8 +33,8 @@ follows from such events.
 A slot is assigned from the pass that chose its job until its release is
 reported; :mod:`fpgapool.core.rules.holders` describes the phases in between.
 After a restart, the conductor rebuilds the state with these events:
-``AssignmentRestored``, ``GroupRestored``, ``JobSubmitted``, and a ``HostUp``
-for each host.
+``ClaimsRestored``, ``AssignmentRestored``, ``GroupRestored``,
+``JobSubmitted``, and a ``HostUp`` for each host.
 """
 
 import math
@@ -507,6 +507,7 @@ class PoolState:
             events.GroupClientsChanged: self._owners.on_clients,
             events.TaskStats: self._owners.on_stats,
             events.JobCancelled: self._holders.on_cancelled,
+            events.ClaimsRestored: self._admission.on_claims_restored,
             events.JobSubmitted: self._admission.on_submitted,
             events.Wake: self._on_wake,
         }

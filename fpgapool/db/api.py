@@ -212,6 +212,7 @@ class Database(connected.Connected):
                 ending_sessions=read(SessionRecord, sessions_sql.IS_ENDING),
                 lost_sessions=read(SessionRecord, sessions_sql.IS_LOST),
                 unknown_sessions=read(SessionRecord, sessions_sql.IS_UNKNOWN),
+                recent_claims=sessions_sql.recent_claims(connection),
                 assignments=read(AssignmentRecord),
                 max_ids=_max_ids(connection),
                 usage=read(UsageRecord, db_usage.is_of_newest_day()),

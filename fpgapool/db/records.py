@@ -458,6 +458,8 @@ class Snapshot:
     :param ending_sessions: ended sessions that may still have a slot.
     :param lost_sessions: sessions that ended a short time ago because they
         lost their slots, and that may continue in others.
+    :param recent_claims: the hosts and claimed bytes of the latest sessions,
+        ended or not, in the order of arrival.
     :param usage: rows of the newest day only.
     :param faults: current and past faults.
     :param instances: instances that are not deleted.
@@ -485,6 +487,9 @@ class Snapshot:
         default_factory=list
     )
     unknown_sessions: list[SessionRecord] = dataclasses.field(
+        default_factory=list
+    )
+    recent_claims: list[tuple[int | None, float]] = dataclasses.field(
         default_factory=list
     )
     usage: list[UsageRecord] = dataclasses.field(default_factory=list)

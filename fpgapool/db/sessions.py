@@ -18,6 +18,7 @@ from fpgapool.db import models
 from fpgapool.db import records
 from fpgapool.db import rows
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import scheduling
 from fpgapool.vocabulary import states
 
 _COLUMNS = models.sessions.c
@@ -78,6 +79,21 @@ def _live(**members: Any) -> records.SessionRecord:
     for name in _COMMON_TEXTS:
         members[name] = sys.intern(members[name])
     return records.SessionRecord(**members)
+
+
+def recent_claims(
+    connection: sa.Connection,
+) -> list[tuple[int | None, float]]:
+    """Return the hosts and claimed bytes of the latest sessions, oldest
+    first.
+    """
+    query = (
+        sa.select(_COLUMNS.host_id, _COLUMNS.claimed_bytes)
+        .order_by(_COLUMNS.id.desc())
+        .limit(scheduling.RECENT_CLAIMS)
+    )
+    found = connection.execute(query).all()
+    return [(host_id, claimed) for host_id, claimed in reversed(found)]
 
 
 def page(

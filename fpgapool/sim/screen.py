@@ -70,8 +70,7 @@ def add_strategies(parser: argparse._ActionsContainer, text: str) -> None:
         nargs="+",
         default=[],
         metavar="NAME",
-        help=f"{text}; {scheduling.FITTING_SIZES}; 'fpgapool-sim tune' finds "
-        "thresholds for other sizes",
+        help=f"{text}; {scheduling.FITTING_SIZES}",
     )
 
 

@@ -22,6 +22,7 @@ import dataclasses
 import numpy
 
 from fpgapool.core import strategy
+from fpgapool.core.queues import claims as recent_claims
 from fpgapool.core.queues import thresholds as queue_thresholds
 from fpgapool.strategies import base
 from fpgapool.strategies import options as opts
@@ -35,6 +36,9 @@ from fpgapool.strategies.placements import ra as ra_placement
 from fpgapool.vocabulary import scheduling
 
 Options = opts.Options
+
+# The first of fixed thresholds if only others of their options are given.
+_FIRST_THRESHOLD_BYTES = 20e6
 
 
 def fifo(options: Options, seed: int) -> base.Strategy:
@@ -59,7 +63,8 @@ def random(options: Options, seed: int) -> base.Strategy:
 
 def wa(options: Options, seed: int) -> base.Strategy:
     """Workload-aware: priority queues by size, on any compatible slot."""
-    return _on_any(_wa(options), options, seed)
+    ordering, claims = _wa(options)
+    return _on_any(ordering, options, seed, claims)
 
 
 def ra(options: Options, seed: int) -> base.Strategy:
@@ -69,7 +74,8 @@ def ra(options: Options, seed: int) -> base.Strategy:
 
 def wra(options: Options, seed: int) -> base.Strategy:
     """Workload- and resource-aware: the default."""
-    return _near_data(_wa(options), options, seed, fallback=True)
+    ordering, claims = _wa(options)
+    return _near_data(ordering, options, seed, claims, fallback=True)
 
 
 def affinity(options: Options, seed: int) -> base.Strategy:
@@ -119,10 +125,13 @@ def hjf(options: Options, seed: int) -> strategy.Strategy:
 
 
 def _on_any(
-    ordering: base.Ordering, options: Options, seed: int
+    ordering: base.Ordering,
+    options: Options,
+    seed: int,
+    claims: recent_claims.RecentClaims | None = None,
 ) -> base.Strategy:
     opts.check_names(options)
-    return base.ComposedStrategy(ordering, _any(options, seed))
+    return base.ComposedStrategy(ordering, _any(options, seed), claims)
 
 
 def _any(options: Options, seed: int) -> any_placement.AnyPlacement:
@@ -132,32 +141,61 @@ def _any(options: Options, seed: int) -> any_placement.AnyPlacement:
 
 
 def _near_data(
-    ordering: base.Ordering, options: Options, seed: int, *, fallback: bool
+    ordering: base.Ordering,
+    options: Options,
+    seed: int,
+    claims: recent_claims.RecentClaims | None = None,
+    *,
+    fallback: bool,
 ) -> base.Strategy:
-    """Compose an ordering with the placement ``ra``."""
+    """Compose an ordering with the placement ``ra``.
+
+    :param fallback: what is done with a fixed limit of remote jobs if the
+        options do not say it.
+    """
     opts.check_names(options)
     shared = opts.shared(options)
+    # A reserve that gives way needs no fallback, once it has learnt.
+    early = fallback and shared.fallback is None
     if shared.fallback is None:
+        fallback = fallback and shared.remote_limit is not None
         shared = dataclasses.replace(shared, fallback=fallback)
+    if shared.remote_limit is None and claims is None:
+        claims = recent_claims.RecentClaims()
+    queue_of = None
+    if isinstance(ordering, orderings.WaOrdering) and ordering.learns:
+        # Fixed queues are those of the paper, where programming is free.
+        queue_of = ordering.queue_of
     placement = ra_placement.RaPlacement(
-        shared, numpy.random.default_rng(seed)
+        shared,
+        numpy.random.default_rng(seed),
+        queue_of=queue_of,
+        early_fallback=early,
     )
-    return base.ComposedStrategy(ordering, placement)
+    return base.ComposedStrategy(ordering, placement, claims)
 
 
-def _wa(options: Options) -> base.Ordering:
+def _wa(
+    options: Options,
+) -> tuple[base.Ordering, recent_claims.RecentClaims | None]:
+    """Return the ordering by size, and the claims that it learns from."""
     opts.check_names(options)
     shared = opts.shared(options)
     bounds = shared.thresholds_bytes
-    if bounds is None:
-        bounds = queue_thresholds.hybrid_thresholds(
-            *(getattr(shared, name) for name in scheduling.HYBRID)
-        )
-    elif hybrid := [
+    hybrid = [
         name for name in scheduling.HYBRID if options.get(name) is not None
-    ]:
+    ]
+    if bounds is not None and hybrid:
         raise ValueError(
             f"{', '.join(hybrid)} cannot be used with thresholds_bytes; "
             "remove one or the other"
         )
-    return orderings.WaOrdering(bounds)
+    if bounds is None and hybrid in ([], ["queues"]):
+        claims = recent_claims.RecentClaims(shared.queues)
+        return orderings.WaOrdering(claims), claims
+    if bounds is None:
+        values = {name: getattr(shared, name) for name in scheduling.HYBRID}
+        if shared.E_bytes is None:
+            values["E_bytes"] = _FIRST_THRESHOLD_BYTES
+        bounds = queue_thresholds.hybrid_thresholds(**values)
+    return orderings.WaOrdering(queue_thresholds.Fixed(bounds)), None

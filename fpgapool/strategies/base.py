@@ -14,6 +14,7 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import claims as recent_claims
 
 Strategy = strategy.Strategy
 Choice = strategy.Choice
@@ -45,8 +46,10 @@ class Placement(abc.ABC):
 
     idle_indexes: strategy.IdleIndexes = strategy.IdleIndexes()
     wants_hosts: bool = True
+    wants_accelerators: bool = False
     wants_affinity: bool = False
     skip_limit: int | None = None
+    reserve_gives_way: bool = False
 
     def patience_s(self, job: model.Job) -> float | None:
         """Return how long a job waits for its own host; None: forever."""
@@ -72,11 +75,19 @@ class Placement(abc.ABC):
 class ComposedStrategy(strategy.Strategy):
     """An ordering and a placement."""
 
-    def __init__(self, ordering: Ordering, placement: Placement) -> None:
+    def __init__(
+        self,
+        ordering: Ordering,
+        placement: Placement,
+        claims: recent_claims.RecentClaims | None = None,
+    ) -> None:
+        self.claims = claims
+        self.reserve_gives_way = placement.reserve_gives_way
         self.ordering = ordering
         self.placement = placement
         self.idle_indexes = placement.idle_indexes
         self.wants_hosts = placement.wants_hosts
+        self.wants_accelerators = placement.wants_accelerators
         self.wants_affinity = placement.wants_affinity
         self.skip_limit = placement.skip_limit
         self.deadlines_preempt = ordering.deadlines_preempt

@@ -12,6 +12,7 @@ import numpy
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import preferences
+from fpgapool.core.queues import claims
 from fpgapool.core.queues import thresholds
 from fpgapool.strategies import base
 
@@ -40,18 +41,33 @@ class LptOrdering(base.Ordering):
 class WaOrdering(base.Ordering):
     """Workload-aware: priority queues by size.
 
-    A size equal to a threshold belongs to the queue of higher priority.
+    A size equal to a threshold belongs to the queue of higher priority. A job
+    keeps the queue of its arrival when learnt thresholds change.
 
-    :raises ValueError: if the thresholds are not positive, finite and
-        increasing.
+    :param source: has the thresholds.
     """
 
-    def __init__(self, thresholds_bytes: tuple[float, ...]) -> None:
-        thresholds.check_thresholds(thresholds_bytes)
-        self.thresholds_bytes = thresholds_bytes
+    def __init__(self, source: thresholds.Fixed | claims.RecentClaims) -> None:
+        self.source = source
+
+    @property
+    def learns(self) -> bool:
+        """Whether the thresholds are learnt."""
+        return isinstance(self.source, claims.RecentClaims)
+
+    @property
+    def thresholds_bytes(self) -> tuple[float, ...]:
+        """The upper bounds of all queues except the last, at present."""
+        return self.source.thresholds_bytes
+
+    def queue_of(self, claimed_bytes: float) -> int:
+        """Return the number of the queue for this size; 0 comes first."""
+        return bisect.bisect_left(self.source.thresholds_bytes, claimed_bytes)
 
     def key(self, job: model.Job) -> ordered.Key:
-        queue = bisect.bisect_left(self.thresholds_bytes, job.claimed_bytes)
+        queue = bisect.bisect_left(
+            self.source.thresholds_bytes, job.claimed_bytes
+        )
         return (queue, job.arrival_s, job.id)
 
 

@@ -55,8 +55,11 @@ class SharedStrategy(strategy.Strategy):
         self.max_wait_s = max_wait_s
         self.idle_indexes = inner.idle_indexes
         self.wants_hosts = inner.wants_hosts
+        self.wants_accelerators = inner.wants_accelerators
         self.wants_affinity = inner.wants_affinity
         self.wants_rates = inner.wants_rates
+        self.claims = inner.claims
+        self.reserve_gives_way = inner.reserve_gives_way
         self.skip_limit = inner.skip_limit
         self.wants_kinds = inner.wants_kinds
         self.preempt_gain = preempt_gain

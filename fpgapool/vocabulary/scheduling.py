@@ -11,6 +11,9 @@ import textwrap
 import types
 import typing
 
+#: Number of sessions, the latest ones, whose claims strategies learn from.
+RECENT_CLAIMS: typing.Final = 1000
+
 #: Orders in which slots are used, with their descriptions.
 SLOT_ORDERS: typing.Final = {
     "index": "by host, then by slot number; predictable",
@@ -18,12 +21,13 @@ SLOT_ORDERS: typing.Final = {
     "least_busy": "the hosts with the fewest busy slots first",
 }
 
-#: Which sizes the default thresholds fit; the limits are the first threshold
-#: and the last.
+#: Which sizes the thresholds fit. The limits are the first and the last fixed
+#: threshold, with the other options at their defaults.
 FITTING_SIZES: typing.Final = (
-    "the default thresholds of wa and wra fit sizes of 20 MB to 9.7 GB: "
-    "smaller sessions all share the first queue, and larger ones the last, "
-    "first come, first served"
+    "wa and wra learn the thresholds of their queues from recent sizes, of "
+    "any scale; fixed thresholds that start at 20 MB fit sizes of 20 MB to "
+    "9.7 GB: smaller sizes all share the first queue, and larger ones the "
+    "last, first come, first served"
 )
 
 
@@ -58,44 +62,48 @@ class SharedOptions:
 
     queues: int = _option(
         20,
-        f"""
+        """
 Number of priority queues of ``wa`` and ``wra``. 1 means first in, first out.
 
 Sessions are assigned to queues by size. The size limits of the queues, called
-thresholds, are computed: they start at ``first_threshold_bytes``, grow by the
-factor ``threshold_ratio`` up to queue number ``geometric_queues``, by equal
-steps up to queue number ``linear_queues_end``, and by the same factor after
-that. The defaults suit exponentially distributed sizes. For heavy-tailed sizes
-(few sessions with most of the bytes) use ``threshold_ratio = 1.8``,
-``geometric_queues = 10``, ``linear_queues_end = 11``,
-``first_threshold_bytes = 26000000``.
+thresholds, are learnt from the latest 1000 sessions, whatever their sizes are:
+each queue gets the same share of these, counting half by their number and half
+by their bytes. A session stays in the queue of its arrival.
 
-{textwrap.fill(f"Check your sizes: {FITTING_SIZES}.", 79)}
-``fpgapool-sim tune`` finds thresholds for other sizes.
-
-Related options:
-
-* ``thresholds_bytes`` replaces all of these.
+With ``first_threshold_bytes``, the thresholds are fixed. With
+``thresholds_bytes``, they and their number are given.
 """,
         # With more queues, the order is practically shortest job first.
         min=1,
         max=1000,
     )
-    E_bytes: float = _option(
-        20e6,
-        """
-Maximum size in bytes of the sessions in the first queue of ``wa`` and
-``wra``. See ``queues``.
+    E_bytes: float | None = _option(
+        None,
+        f"""
+Maximum size in bytes of the sessions in the first queue of ``wa`` and ``wra``.
+0, the default, means that all thresholds are learnt; see ``queues``.
+
+Otherwise the thresholds are fixed: they start at this size, grow by the factor
+``threshold_ratio`` up to queue number ``geometric_queues``, by equal steps up
+to queue number ``linear_queues_end``, and by the same factor after that. For
+exponentially distributed sizes with a mean of 400 MB, use 20000000. For
+heavy-tailed sizes (few sessions with most of the bytes) up to 10 GB, use
+26000000, ``threshold_ratio = 1.8``, ``geometric_queues = 10`` and
+``linear_queues_end = 11``.
+
+{textwrap.fill(f"Check your sizes: {FITTING_SIZES}.", 79)}
+``fpgapool-sim tune`` finds fixed thresholds for other sizes.
 """,
         conf="first_threshold_bytes",
-        min=1,
+        unset=0,
+        min=0,
         max=2**63 - 1,
     )
     q: float = _option(
         1.41,
         """
 Ratio of each threshold to the previous one, except in the linear part. See
-``queues``.
+``first_threshold_bytes``.
 """,
         conf="threshold_ratio",
         # At 1 or below, the thresholds would not grow.
@@ -105,7 +113,8 @@ Ratio of each threshold to the previous one, except in the linear part. See
     k1: int = _option(
         5,
         """
-Number of the last queue of the first geometric part. See ``queues``.
+Number of the last queue of the first geometric part. See
+``first_threshold_bytes``.
 """,
         conf="geometric_queues",
         min=1,
@@ -115,7 +124,7 @@ Number of the last queue of the first geometric part. See ``queues``.
         16,
         """
 Number of the last queue of the linear part; must be larger than
-``geometric_queues``. See ``queues``.
+``geometric_queues``. See ``first_threshold_bytes``.
 """,
         conf="linear_queues_end",
         min=2,
@@ -126,7 +135,7 @@ Number of the last queue of the linear part; must be larger than
         """
 Upper size limits of the queues of ``wa`` and ``wra``, in bytes and ascending.
 The last queue has no limit, so give one value less than there are queues. By
-default the thresholds are computed; see ``queues``.
+default the thresholds are learnt; see ``queues``.
 """,
         unset=[],
         min=1,
@@ -136,8 +145,13 @@ default the thresholds are computed; see ``queues``.
         None,
         """
 Maximum number of sessions from other hosts that ``ra`` and ``wra`` run on a
-host while the data locality rule applies. -1, the default, means half of the
-host's slots, but at least 1.
+host while the data locality rule applies.
+
+-1, the default, means half of the host's slots, but at least 1. The host keeps
+the others for its own sessions, but not more than these need: that is its part
+of the bytes of the latest 1000 sessions, times all slots. So a host opens its
+slots to others where local sessions are scarce, and keeps them again when
+there are more.
 
 The higher it is, the more sessions compete for the host's network card.
 """,
@@ -178,7 +192,7 @@ locality rule.
 """,
         unset="auto",
         choices={
-            "auto": "on for ``wra``, off for ``ra``",
+            "auto": "on for ``wra`` with ``remote_limit``, otherwise off",
             "on": "give such a slot to the first session that fits",
             "off": "leave such a slot idle",
         },

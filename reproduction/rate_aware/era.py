@@ -135,12 +135,14 @@ def make_scenario(
 
 
 def strategies(remote_limit: int) -> dict[str, scenarios.StrategyOptions]:
-    """Return the strategies to be compared."""
+    """Return the strategies to be compared; wra with the paper's queues."""
+    queues = dataclasses.asdict(scenarios.SHORT_TAIL)
     return {
         "wra": scenarios.StrategyOptions(
             remote_limit=remote_limit,
             slot_choice="least_busy",
             offer_order="least_busy",
+            **queues,
         ),
         "wra-paper": scenarios.StrategyOptions(
             strategy="wra",
@@ -148,6 +150,7 @@ def strategies(remote_limit: int) -> dict[str, scenarios.StrategyOptions]:
             skip_limit=5,
             slot_choice="random",
             offer_order="random",
+            **queues,
         ),
         "era-written": scenarios.StrategyOptions(
             strategy="era", own=dataclasses.asdict(era.AS_WRITTEN)

@@ -9,6 +9,8 @@ to date, and nothing to get wrong.
 
 from __future__ import annotations
 
+import typing
+
 import numpy
 
 from fpgapool.core import model
@@ -22,6 +24,12 @@ RULES = {
     "ra": ("fifo", "ra"),
     "wa": ("wa", "any"),
     "wra": ("wa", "ra"),
+}
+
+#: Options of the strategies, for the same decisions.
+OPTIONS: dict[str, typing.Any] = {
+    "thresholds_bytes": thresholds.hybrid_thresholds(20e6, 1.41, 5, 16, 20),
+    "remote_limit": pools.SLOTS_PER_HOST // 2,
 }
 
 
@@ -40,9 +48,7 @@ class PlainPool:
         self._rules = literal.Rules(
             ordering,
             placement,
-            thresholds_bytes=thresholds.hybrid_thresholds(
-                20e6, 1.41, 5, 16, 20
-            ),
+            **OPTIONS,
             fallback=strategy_name == "wra",
         )
         self._places = numpy.random.default_rng(seed)

@@ -23,6 +23,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import types
+from collections import abc
 
 import numpy
 
@@ -132,9 +134,10 @@ class FullPool:
         *,
         seed: int = 1,
         keep_taken: bool = False,
+        options: abc.Mapping[str, object] = types.MappingProxyType({}),
         sharing_projects: int = 0,
     ) -> None:
-        made = getattr(strategies, strategy_name)({}, seed)
+        made = getattr(strategies, strategy_name)(options, seed)
         if sharing_projects:
             made = shared.SharedStrategy(made, sharing.ShareOptions())
         self.state = state.PoolState(made)

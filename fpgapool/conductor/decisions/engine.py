@@ -9,6 +9,7 @@ messages. They do no I/O, and run in the pump's thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence
 
 from oslo_log import log as logging
@@ -33,6 +34,7 @@ from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import groups
 from fpgapool.conductor.decisions.requests import opening
 from fpgapool.conductor.decisions.views import questions
+from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
@@ -55,7 +57,7 @@ class Engine:
         strategy_name: str,
         quotas: admission.Quotas | None = None,
         *,
-        thresholds_bytes: Sequence[float] = (),
+        thresholds_bytes: Callable[[], Sequence[float]] = tuple,
         counts: conductor_counts.Counts | None = None,
         ahead_s: float = 0.0,
     ) -> None:
@@ -148,6 +150,12 @@ class Engine:
         reservations.restore(pool.registry, snapshot.reservations)
         pool.link.tell(*reservations.core_events(pool.registry))
         pool.probation.start()
+        pool.link.tell(
+            events.ClaimsRestored(
+                tuple(snapshot.recent_claims),
+                snapshot.max_ids[db_api.SessionRecord],
+            )
+        )
         self._restoring.restore_sessions(snapshot)
         self._groups.restore(snapshot.assignments)
         pool.decide()

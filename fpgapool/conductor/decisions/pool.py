@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 from typing import TypeVar
@@ -49,7 +50,7 @@ class Pool:
         snapshot: db_api.Snapshot,
         *,
         own_quotas: admission.Quotas | None,
-        thresholds_bytes: Sequence[float],
+        thresholds_bytes: Callable[[], Sequence[float]],
         counts: conductor_counts.Counts,
         ahead_s: float,
     ) -> None:

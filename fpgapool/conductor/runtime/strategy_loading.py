@@ -99,15 +99,19 @@ def _factory(
     return cast(Callable[..., Any], manager.driver)
 
 
-def thresholds_bytes(made: strategy.Strategy) -> tuple[float, ...]:
-    """Return the thresholds of a strategy's priority queues, if any."""
+def thresholds_bytes(
+    made: strategy.Strategy,
+) -> Callable[[], tuple[float, ...]]:
+    """Return what gives the present thresholds of a strategy's priority
+    queues; there are none without such queues.
+    """
     inner = made.inner if isinstance(made, shared.SharedStrategy) else made
     ordering = (
         inner.ordering if isinstance(inner, base.ComposedStrategy) else None
     )
     if isinstance(ordering, orderings.WaOrdering):
-        return ordering.thresholds_bytes
-    return ()
+        return lambda: ordering.thresholds_bytes
+    return tuple
 
 
 def _sharing_options(conf: cfg.ConfigOpts) -> sharing.ShareOptions:
@@ -154,4 +158,7 @@ def _shared_options(group: cfg.ConfigOpts) -> Mapping[str, object]:
         found[name] = value
     if found["thresholds_bytes"]:
         found.update(dict.fromkeys(scheduling.HYBRID))
+    elif found["E_bytes"] is None:
+        # The others of these options have values even if nobody set them.
+        found.update(q=None, k1=None, k2=None)
     return found

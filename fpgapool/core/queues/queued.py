@@ -73,6 +73,8 @@ class JobGroup:
     :ivar roaming: the jobs that may go to any host: they have waited long
         enough for their own host, it has no usable slot that fits, or they
         come from outside the pool.
+    :ivar roaming_of: the roaming jobs of each accelerator; empty unless the
+        strategy wants accelerators.
     :ivar by_host: the jobs of each host. Like ``roaming`` and ``homed_count``,
         it is used only if the strategy wants hosts.
     :ivar homes: the hosts in ``by_host`` that have a usable slot that fits.
@@ -92,6 +94,7 @@ class JobGroup:
         "jobs",
         "lane",
         "roaming",
+        "roaming_of",
         "shapes",
     )
 
@@ -111,6 +114,7 @@ class JobGroup:
         self.jobs = ordered.KeyQueue()
         self.homed_count = 0
         self.roaming = ordered.KeyQueue()
+        self.roaming_of: dict[str, ordered.KeyQueue] = {}
         self.by_host: dict[model.HostId, ordered.KeyQueue] = {}
         self.homes: set[model.HostId] = set()
 

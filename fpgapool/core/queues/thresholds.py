@@ -2,10 +2,15 @@
 
 """Thresholds between the priority queues of workload-aware strategies."""
 
+import dataclasses
 import math
+from collections import abc
 
 import numpy as np
 import numpy.typing as npt
+
+# Far more than the rounding errors of shares.
+_ROUNDING = 1e-9
 
 
 def hybrid_factors(
@@ -59,6 +64,41 @@ def hybrid_thresholds(
         )
     check_thresholds(thresholds)
     return thresholds
+
+
+def learnt_thresholds(
+    sizes: abc.Sequence[float], queues: int
+) -> tuple[float, ...]:
+    """Upper bounds of all priority queues except the last, from sizes.
+
+    Each queue gets the same share of the sizes, where half of a share counts
+    their number and half their bytes. So large sizes are told apart, too, even
+    if they are few. Bounds may be equal; the queue between them stays empty.
+
+    :param sizes: at least one, all positive and finite. Sizes times k give
+        bounds times k.
+    """
+    ordered = np.sort(np.asarray(sizes, dtype=np.float64))
+    of_bytes = np.cumsum(ordered / ordered[-1])
+    of_number = np.arange(1, len(ordered) + 1)
+    shares = of_bytes / of_bytes[-1] + of_number / len(ordered)
+    wanted = 2.0 * np.arange(1, queues) / queues
+    # Rounding must not decide between neighbours.
+    places = np.searchsorted(shares, wanted - _ROUNDING)
+    return tuple(ordered[places].tolist())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed:
+    """Thresholds that do not change.
+
+    :raises ValueError: if they are not positive, finite and increasing.
+    """
+
+    thresholds_bytes: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_thresholds(self.thresholds_bytes)
 
 
 def check_thresholds(thresholds_bytes: tuple[float, ...]) -> None:

@@ -42,6 +42,7 @@ class WaitingJobs(lanes.Lanes):
         self._strategy = strategy
         self._kinds = kinds
         self._skip_limit = strategy.skip_limit
+        self._by_accelerator = strategy.wants_accelerators
         self.skipped: set[model.JobId] | None = None
         self.by_host = strategy.wants_hosts
         self._is_home = is_home
@@ -284,7 +285,7 @@ class WaitingJobs(lanes.Lanes):
             raise KeyError(record.job.id)
         record.homed = False
         group.homed_count -= 1
-        group.roaming.add(record.key)
+        self._let_roam(record, group)
         if self._kinds is not None:
             self._kinds.set_homed(record)
 
@@ -298,7 +299,7 @@ class WaitingJobs(lanes.Lanes):
         """Queue a job for its own host or for any host."""
         job = record.job
         if job.host_id not in group.homes:
-            group.roaming.add(record.key)
+            self._let_roam(record, group)
             return
         patience_s = self._strategy.patience_s(job)
         due_s = math.inf
@@ -308,10 +309,21 @@ class WaitingJobs(lanes.Lanes):
             record.patience_s = due_s
             self._expect(self.patience, due_s, job.id)
         if due_s <= now or self._has_skips_enough(record):
-            group.roaming.add(record.key)
+            self._let_roam(record, group)
             return
         record.homed = True
         group.homed_count += 1
+
+    def _let_roam(
+        self, record: queued.JobRecord, group: queued.JobGroup
+    ) -> None:
+        group.roaming.add(record.key)
+        if self._by_accelerator:
+            accelerator = record.job.accelerator
+            jobs = group.roaming_of.get(accelerator)
+            if jobs is None:
+                jobs = group.roaming_of[accelerator] = ordered.KeyQueue()
+            jobs.add(record.key)
 
     def _displace(
         self, record: queued.JobRecord, group: queued.JobGroup
@@ -325,3 +337,9 @@ class WaitingJobs(lanes.Lanes):
             group.homed_count -= 1
         else:
             group.roaming.remove(record.key)
+            if self._by_accelerator:
+                accelerator = record.job.accelerator
+                jobs = group.roaming_of[accelerator]
+                jobs.remove(record.key)
+                if not jobs.front:
+                    del group.roaming_of[accelerator]

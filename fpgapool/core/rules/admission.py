@@ -10,6 +10,7 @@ from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import preferences
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import claims as recent_claims
 from fpgapool.core.queues import queued
 from fpgapool.core.rules import deadlines
 from fpgapool.vocabulary import codes
@@ -46,6 +47,17 @@ class Admission:
         else:
             self._submit(event)
 
+    def on_claims_restored(self, event: events.ClaimsRestored) -> None:
+        """Learn from the claims that an earlier leader knew."""
+        claims = self._strategy.claims
+        if claims is not None:
+            claims.restore(event.claims, event.last_id)
+            self._learn(claims)
+
+    def _learn(self, claims: recent_claims.RecentClaims) -> None:
+        if self._strategy.reserve_gives_way:
+            self._view.slots.share_out(claims.shares)
+
     def let_yielding_wait(self) -> None:
         """Queue the jobs that yielded their slots."""
         yielding, self.yielding = self.yielding, {}
@@ -64,6 +76,13 @@ class Admission:
                 f"{job.claimed_bytes}",
             )
             return
+        claims = self._strategy.claims
+        if (
+            claims is not None
+            and event.paid_bytes is None
+            and claims.note(job)
+        ):
+            self._learn(claims)
         record = self.add_record(job)
         record.paid_bytes = event.paid_bytes
         if self.enqueue(record):

@@ -12,9 +12,16 @@ from collections import abc
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import preferences
+from fpgapool.core.queues import claims
 from fpgapool.core.topology import boards as idle_boards
 from fpgapool.core.topology import idle_slots
 from fpgapool.core.topology import slots
+
+# Slots are not shared out again after a change of their number by this part:
+# this would take too long while many hosts come, one by one.
+_SLIGHT = 1 / 16
+# So many claims from each host say as much as those from all hosts do.
+_TELLING = 1.0
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -26,6 +33,9 @@ class SlotTable(idle_slots.IdleSlots):
     :ivar reserved: the instance for which each reserved slot is reserved, by
         slot. A reserved slot counts neither as up nor as idle.
     :ivar kept: the slots that are kept for further reservations.
+    :ivar shares: where the recent work comes from; None: hosts keep as many
+        slots for their own jobs as the strategy allows.
+    :ivar up_total: number of slots that are up.
     """
 
     def __init__(
@@ -35,6 +45,13 @@ class SlotTable(idle_slots.IdleSlots):
     ) -> None:
         super().__init__(strategy, boards)
         self._remote_limit = strategy.remote_limit
+        self.shares: claims.Shares | None = None
+        self.up_total = 0
+        # The number of slots that was shared out last.
+        self._shared_total = 0
+        # How many slots a host's own jobs need: at least, and more in
+        # proportion to its share.
+        self._usual_need = self._need_by_share = 0.0
         self.hosts: dict[model.HostId, slots.Host] = {}
         self.faulty_slots: set[model.SlotId] = set()
         self.failed_devices: set[model.DeviceId] = set()
@@ -109,7 +126,7 @@ class SlotTable(idle_slots.IdleSlots):
                 hold.slot = None
                 self._host_hints[gone.id] = host.id
                 self._device_hints[gone.id] = gone.spec.device_id
-        host.remote_limit = self._remote_limit(len(host.slots))
+        host.least_limit = self._remote_limit(len(host.slots))
 
     def _adopt(self, slot: slots.Slot, old: slots.Slot | None) -> None:
         self.slots[slot.id] = slot
@@ -235,6 +252,51 @@ class SlotTable(idle_slots.IdleSlots):
         """Return how many slots of these shapes would be up if not barred."""
         return _count(self.barred_by_shape, shapes)
 
+    def share_out(self, shares: claims.Shares | None) -> None:
+        """Set how many slots hosts keep for their own jobs.
+
+        A host keeps as many as its own jobs would take if all slots of the
+        pool were busy, up to the strategy's limit of remote jobs.
+        """
+        self.shares = shares
+        self._share_out()
+
+    def _share_out(self) -> None:
+        self._shared_total = self.up_total
+        if self.shares is not None:
+            # Where few claims are known of each host, chance decides how many.
+            by_host = self.shares.by_host
+            homes = [h.id for h in self.hosts.values() if h.up and h.slots]
+            local = sum([by_host.get(host_id, 0.0) for host_id in homes])
+            mean = local / max(len(homes), 1)
+            weight = _TELLING / (_TELLING + mean * self.shares.claim_count)
+            self._usual_need = self.up_total * weight * mean + 0.5
+            self._need_by_share = self.up_total * (1.0 - weight)
+        self._keep(self.hosts.values())
+
+    def _keep(self, hosts: abc.Iterable[slots.Host]) -> None:
+        """Set how many slots hosts keep for their own jobs."""
+        shares = {} if self.shares is None else self.shares.by_host
+        for host in hosts:
+            limit = host.least_limit
+            if limit is not None and self.shares is not None:
+                own_need = self._need_by_share * shares.get(host.id, 0.0)
+                others = len(host.slots) - int(self._usual_need + own_need)
+                if others > limit:
+                    limit = others
+            if limit != host.remote_limit:
+                host.remote_limit = limit
+                self._changed(host)
+
+    def kept_for_local(self) -> tuple[int, int]:
+        """Return how many slots are kept for local jobs, and the most."""
+        kept = most = 0
+        for host in self.hosts.values():
+            if host.up and host.least_limit is not None:
+                kept += host.kept_count
+                most += max(len(host.slots) - host.least_limit, 0)
+        return kept, most
+
     def _clear(self, host: slots.Host) -> None:
         """Remove a host from all counts and indexes."""
         for slot in host.idle:
@@ -280,8 +342,14 @@ class SlotTable(idle_slots.IdleSlots):
             elif slot.is_usable:
                 self._note_reserved_idle(slot)
         self.up_by_shape.update(host.up_shapes)
+        self.up_total = sum(self.up_by_shape.values())
         self.barred_by_shape.update(host.barred_shapes)
         self._changed(host)
+        change = abs(self.up_total - self._shared_total)
+        if self.shares is not None and change > self.up_total * _SLIGHT:
+            self._share_out()
+        else:
+            self._keep((host,))
 
     # -- assignments -----------------------------------------------------
 

@@ -189,6 +189,8 @@ class Host:
     :ivar barred_shapes: the number of its slots that would be up if their
         devices were not barred, by shape.
     :ivar remote_count: the number of its slots assigned to remote jobs.
+    :ivar remote_limit: the number that it accepts; None: any number.
+    :ivar least_limit: the number that it accepts in any case; None: any.
     :ivar is_listed: whether its entries in the indexes are up to date.
     """
 
@@ -200,6 +202,7 @@ class Host:
         "id",
         "idle",
         "is_listed",
+        "least_limit",
         "remote_count",
         "remote_limit",
         "slots",
@@ -220,6 +223,7 @@ class Host:
         self.busy_count = 0
         self.remote_count = 0
         self.remote_limit: int | None = None
+        self.least_limit: int | None = None
         self.is_listed = True
         #: Its key in each index bucket.
         self.entries: dict[Bucket, ordered.Key] = {}
@@ -229,6 +233,12 @@ class Host:
         """Whether it accepts another remote job."""
         limit = self.remote_limit
         return limit is None or self.remote_count < limit
+
+    @property
+    def kept_count(self) -> int:
+        """The number of slots that it keeps for its own jobs."""
+        limit = self.remote_limit
+        return 0 if limit is None else max(len(self.slots) - limit, 0)
 
     @property
     def rank(self) -> ordered.Key:

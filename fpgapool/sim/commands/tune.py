@@ -138,13 +138,14 @@ def run(arguments: argparse.Namespace) -> None:
         _show_fit(console, sizes.given, sizes.fit)
     with progress.work("minimising the completion time"):
         tuned = _setting(queueing.minimise(server, arguments.queues))
-    default = scenarios.SHORT_TAIL
-    _show_model(console, server, {"default": default, "tuned": tuned})
-    chosen, why = tuned, "not confirmed by simulation"
+    fixed = scenarios.SHORT_TAIL
+    _show_model(console, server, {"paper": fixed, "tuned": tuned})
+    chosen: scenarios.Queues | None = tuned
+    why = "not confirmed by simulation"
     if not arguments.no_confirm:
         summaries = _confirm(arguments, sizes.given, tuned)
         _show_confirmation(console, summaries)
-        chosen, why = _judge(console, summaries, tuned, default)
+        chosen, why = _judge(console, summaries, tuned)
     screen.say(console, "")
     screen.say(
         console,
@@ -317,7 +318,8 @@ def _show_confirmation(
             *("ACT default, s", "ACT tuned, s", better),
             *("TCT95 default, s", "TCT95 tuned, s", better),
         ),
-        "Simulation: default against tuned thresholds, means over seeds",
+        "Simulation: default (learnt) against tuned thresholds, means over "
+        "seeds",
     )
     for summary in summaries:
         table.add_row(
@@ -340,9 +342,11 @@ def _judge(
     console: rich.console.Console,
     summaries: list[tuning.Summary],
     tuned: scenarios.Queues,
-    default: scenarios.Queues,
-) -> tuple[scenarios.Queues, str]:
-    """Return the recommended thresholds, and the reason."""
+) -> tuple[scenarios.Queues | None, str]:
+    """Return the recommended thresholds, and the reason.
+
+    None: the default, thresholds that are learnt.
+    """
     worse = [each.strategy for each in summaries if not each.is_better]
     longer = [each.strategy for each in summaries if each.gain.tct95.mean < 1]
     if worse:
@@ -353,7 +357,7 @@ def _judge(
             "get shorter there, or the tail grows by more than it shrinks. "
             "The defaults are kept.",
         )
-        return default, "defaults, which the tuned thresholds did not beat"
+        return None, "defaults, which the tuned thresholds did not beat"
     screen.say(
         console,
         "The tuned thresholds beat the defaults: jobs take less time on "
@@ -369,7 +373,9 @@ def _judge(
     return tuned, "tuned, better than the defaults in simulations"
 
 
-def _snippet(setting: scenarios.Queues, comment: str) -> str:
+def _snippet(setting: scenarios.Queues | None, comment: str) -> str:
+    if setting is None:
+        return f"[scheduler]\n# {comment}\nfirst_threshold_bytes = 0"
     return "\n".join(
         (
             "[scheduler]",

@@ -56,7 +56,7 @@ def compare(
     thresholds_bytes: Sequence[float],
     seeds: Sequence[int],
 ) -> Iterator[Comparison]:
-    """Simulate tuned and default thresholds.
+    """Simulate tuned and default thresholds; the default ones are learnt.
 
     :returns: a comparison of each strategy for each seed.
     :raises ValueError: if the workload does not fit the cluster.

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import typing
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -27,7 +26,6 @@ from fpgapool.sim.inputs.traces import reading
 from fpgapool.sim.inputs.traces import table
 from fpgapool.vocabulary import shapes
 
-_BY_SIZE = ("wa", "wra")
 _BY_PLACE = ("ra", "wra")
 _PLACEMENT = ("remote_limit", "skip_limit", "wait_s_per_byte", "offer_order")
 _COUNTS = ("jobs_per_host", "jobs", "duration_s")
@@ -169,8 +167,6 @@ def _strategy(
     if name in _BY_PLACE:
         for option in _PLACEMENT:
             options[option] = getattr(arguments, option)
-    if name in _BY_SIZE and arguments.sizes in ("power-law", "lognormal"):
-        options |= dataclasses.asdict(scenarios.LONG_TAIL)
     return scenarios.StrategyOptions(**options)
 
 

@@ -365,7 +365,7 @@ def _add_strategies(group: argparse._ArgumentGroup) -> None:
         None,
         screen.whole(0, _MAX_LIMIT),
         "ra, wra: number of a host's slots that jobs of other hosts may hold "
-        "(C); default: half of its slots",
+        "(C); default: half of its slots, and more where local jobs are few",
         "N",
     )
     group.add_argument(

@@ -60,6 +60,7 @@ class AffinityPlacement(ra.RaPlacement):
             generator,
             misses,
         )
+        self.reserve_gives_way = False
 
     def patience_s(self, job: model.Job) -> float | None:
         return None

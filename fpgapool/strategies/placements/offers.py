@@ -19,6 +19,14 @@ from fpgapool.core.topology import slots
 
 # Up to this many hosts with idle slots, a loop is faster than the indexes.
 _FEW = 4
+# How many jobs for each slot count at most as delayed by programming.
+_MOST_WAITING = 10.0
+# A job gives way to others that need no programming for so many times the
+# delay.
+_PATIENCE = 20.0
+# How many of the first jobs of a slot's own host are looked at for one that
+# needs no programming.
+_LOOK_AT = 4
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -30,6 +38,9 @@ class Offers:
     :param counts_skips: whether to count how often jobs are passed over.
     :param swaps: whether a job may get, instead of the offered slot, one that
         need not be programmed.
+    :param queue_of: returns the priority queue for a size, and makes
+        programming count, see :meth:`_gives_way`; None: programming does not
+        count.
     """
 
     def __init__(
@@ -39,8 +50,10 @@ class Offers:
         fallback: bool,
         counts_skips: bool,
         swaps: bool,
+        queue_of: abc.Callable[[float], int] | None = None,
     ) -> None:
         self._view = view
+        self._queue_of = queue_of
         self._fallback = fallback
         self._counts_skips = counts_skips
         self._swaps = swaps
@@ -180,7 +193,74 @@ class Offers:
         if first is None:
             return None
         record = self._view.jobs.records[first[-1]]
-        return self._view.give(record, self._swap(slot, record))
+        taken = self._swap(slot, record)
+        if self._queue_of is not None and not taken.starts_at_once(
+            record.job.accelerator
+        ):
+            groups = shown.groups_for(slot.shape)
+            key = self._first_at_once(groups, slot, is_open or self._fallback)
+            if key is not None and self._gives_way(record, slot, key):
+                record, taken = self._view.jobs.records[key[-1]], slot
+        return self._view.give(record, taken)
+
+    def _first_at_once(
+        self,
+        groups: abc.Iterable[queued.JobGroup],
+        slot: slots.Slot,
+        roams: bool,
+    ) -> ordered.Key | None:
+        """Return the first job that a slot can serve without programming.
+
+        :param roams: whether jobs that may go to any host count, too.
+        """
+        records, programmed = self._view.jobs.records, slot.programmed
+        if programmed is None:
+            return None
+        host_id = slot.host.id
+        first: ordered.Key | None = None
+        for group in groups:
+            if slot.id in group.avoiding:
+                continue
+            roaming = group.roaming_of.get(programmed) if roams else None
+            if roaming is not None:
+                key = roaming.front[0]
+                if first is None or key < first:
+                    first = key
+            own = group.by_host.get(host_id)
+            if own is not None:
+                for key in own.front[:_LOOK_AT]:
+                    if first is not None and key >= first:
+                        break
+                    if records[key[-1]].job.accelerator == programmed:
+                        first = key
+                        break
+        return first
+
+    def _gives_way(
+        self, record: queued.JobRecord, slot: slots.Slot, key: ordered.Key
+    ) -> bool:
+        """Return whether a job leaves a slot that must be programmed for it.
+
+        The work that the slot would do in the meantime counts as a part of the
+        job, several times if others wait for slots. If that puts the job
+        behind the queue of one that the slot can serve at once, that one goes
+        first. A job that has waited many times as long does not give way.
+
+        :param key: of the job that the slot can serve at once.
+        """
+        view, job = self._view, record.job
+        waiting = view.jobs.count / max(view.slots.up_total, 1)
+        delay_s = slot.spec.programming_time_s * (
+            1.0 + min(waiting, _MOST_WAITING)
+        )
+        if record.urgent or view.now - job.arrival_s >= _PATIENCE * delay_s:
+            return False
+        if key[0] <= record.key[0]:
+            return True
+        peak = view.accelerators[job.accelerator].peak_in(slot.shape)
+        assert self._queue_of is not None
+        last = self._queue_of(job.claimed_bytes + delay_s * peak)
+        return bool(key[0] <= last)
 
     def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
         # No jobs of the slot's own host are among them: the first of those

@@ -32,6 +32,9 @@ class RaPlacement(base.Placement):
     then offered again.
 
     :param misses: with affinity: see :class:`.offers.AffineOffers`.
+    :param queue_of: see :class:`.offers.Offers`.
+    :param early_fallback: whether ``fallback`` is on as long as too few claims
+        are known to say where work comes from.
 
     ``random`` draws once for each pass in which a job waits and a slot is
     still idle after the arrivals were served: ``generator.permutation(n)`` of
@@ -43,16 +46,20 @@ class RaPlacement(base.Placement):
         options: scheduling.SharedOptions,
         generator: numpy.random.Generator,
         misses: int | None = None,
+        queue_of: abc.Callable[[float], int] | None = None,
+        early_fallback: bool = False,
     ) -> None:
         self.options = options
         self._generator = generator
         made: dict[str, typing.Any] = {
-            "fallback": bool(options.fallback),
             "counts_skips": options.skip_limit is not None,
             "swaps": options.offer_order != "index",
         }
-        self._offers: abc.Callable[[pool_view.PoolView], offers.Offers]
-        self._offers = functools.partial(offers.Offers, **made)
+        self._early_fallback = early_fallback
+        self._offers: abc.Callable[..., offers.Offers]
+        self._offers = functools.partial(
+            offers.Offers, **made, queue_of=queue_of
+        )
         if options.affinity:
             self._offers = functools.partial(
                 offers.AffineOffers,
@@ -60,8 +67,10 @@ class RaPlacement(base.Placement):
                 wait_s=options.affinity_wait_s,
                 misses=misses,
             )
+        self.wants_accelerators = queue_of is not None
         self.wants_affinity = options.affinity
         self.skip_limit = options.skip_limit
+        self.reserve_gives_way = options.remote_limit is None
         self.idle_indexes = strategy.IdleIndexes(
             by_busy=options.offer_order == "least_busy"
         )
@@ -101,7 +110,10 @@ class RaPlacement(base.Placement):
     def _offer(
         self, view: pool_view.PoolView
     ) -> abc.Iterable[strategy.Choice]:
-        made = self._offers(view)
+        fallback = bool(self.options.fallback) or (
+            self._early_fallback and view.slots.shares is None
+        )
+        made = self._offers(view, fallback=fallback)
         if view.slots.idle_total == 1:
             # One slot needs no order, and drawing one would not change the
             # generator.

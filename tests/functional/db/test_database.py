@@ -201,6 +201,7 @@ def test_what_was_written_is_loaded(database, epoch):
         slots=[slot1, slot2],
         accelerators=[library],
         live_sessions=[session],
+        recent_claims=[(1, session.claimed_bytes)],
         assignments=[assignment],
         reservations=[reservation],
         max_ids=collections.Counter(

@@ -25,7 +25,9 @@ def test_a_tiny_run_of_each(
 @pytest.mark.parametrize("strategy", pools.STRATEGIES)
 def test_the_floor_decides_the_same(strategy: str) -> None:
     size = pools.Size(hosts=4, waiting=40)
-    full = pools.FullPool(strategy, size, keep_taken=True)
+    full = pools.FullPool(
+        strategy, size, keep_taken=True, options=plain.OPTIONS
+    )
     floor = plain.PlainPool(strategy, size)
     assert full.state.idle_count == 0
     assert full.state.waiting_count == 40

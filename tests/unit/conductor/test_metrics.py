@@ -144,9 +144,9 @@ def test_slots_of_a_silent_host_are_not_idle(pool) -> None:
     ],
 )
 def test_thresholds_of_strategies(made, expected) -> None:
-    assert strategy_loading.thresholds_bytes(made) == expected
+    assert strategy_loading.thresholds_bytes(made)() == expected
     over = shared.SharedStrategy(made, sharing.ShareOptions())
-    assert strategy_loading.thresholds_bytes(over) == expected
+    assert strategy_loading.thresholds_bytes(over)() == expected
 
 
 def test_what_need_not_be_durable_is_answered_at_once(pool) -> None:

@@ -485,7 +485,7 @@ class Conductor:
             self.settings,
             snapshot,
             "fifo",
-            thresholds_bytes=THRESHOLDS_BYTES,
+            thresholds_bytes=lambda: THRESHOLDS_BYTES,
             counts=self.counts,
             ahead_s=self.ahead_s,
         )
@@ -564,6 +564,7 @@ class Conductor:
                     profile=PROFILE.to_primitive()["data"],
                 )
             ],
+            recent_claims=[(s.host_id, s.claimed_bytes) for s in opened],
             live_sessions=[s for s in opened if s.state in states.LIVE],
             ending_sessions=[
                 s

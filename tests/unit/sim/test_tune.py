@@ -15,6 +15,7 @@ from fpgapool import conf as fpgapool_conf
 from fpgapool import strategies
 from fpgapool.cmd import sim
 from fpgapool.conductor.runtime import strategy_loading
+from fpgapool.core.queues import thresholds
 from fpgapool.sim.experiments import tuning
 from fpgapool.sim.inputs import distributions
 from fpgapool.sim.inputs import scenario as scenarios
@@ -53,9 +54,14 @@ def thresholds_of(text: str, directory: pathlib.Path) -> tuple[float, ...]:
     return made.ordering.thresholds_bytes
 
 
-def test_defaults_are_the_conductors(tmp_path: pathlib.Path) -> None:
+def test_the_first_threshold_makes_the_others_fixed(
+    tmp_path: pathlib.Path,
+) -> None:
     found = scenarios.SHORT_TAIL.thresholds_bytes
-    assert found == thresholds_of("", tmp_path)
+    fixed = "[scheduler]\nfirst_threshold_bytes = 20000000"
+    assert found == thresholds_of(fixed, tmp_path)
+    # Learnt, and nothing is known yet.
+    assert thresholds_of("", tmp_path) == ()
 
 
 @pytest.mark.parametrize("queues", [1, 2, 8, 20])
@@ -111,9 +117,12 @@ def test_sizes_of_no_family(
 
 
 def test_confirmation_that_succeeds(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # All of these jobs are in the first of the default queues.
+    # Without thresholds of its own, a strategy serves by arrival.
+    monkeypatch.setattr(thresholds, "learnt_thresholds", lambda *_: ())
     options = (EXPONENTIAL, "--load=0.95", *SMALL)
     said = tune_text(capsys, *options)
     assert "The tuned thresholds beat the defaults" in said

@@ -279,7 +279,11 @@ def test_jobs_of_the_slots_own_host_take_it_in_any_case(name: str) -> None:
 
 def test_the_fallback_of_wra_needs_affinity_too() -> None:
     pool = make_pool(
-        hosts=2, strategy="wra", affinity=True, wait_s_per_byte=1.0
+        hosts=2,
+        strategy="wra",
+        affinity=True,
+        fallback=True,
+        wait_s_per_byte=1.0,
     )
     hold(pool, "lr", 10, 11, 12, 20, 21)
     output = pool.submit(make_job(1, "km", host_id=1))

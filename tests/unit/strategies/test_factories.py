@@ -71,15 +71,17 @@ def test_bad_options_are_refused(
         strategies.wra(options, 0)
 
 
-def placement_options(name: str) -> typing.Any:
-    made = getattr(strategies, name)({}, 0)
+def placement_options(name: str, **options: object) -> typing.Any:
+    made = getattr(strategies, name)(options, 0)
     assert isinstance(made, base.ComposedStrategy)
     return typing.cast(typing.Any, made.placement).options
 
 
 def test_defaults() -> None:
-    assert placement_options("wra").fallback is True
-    assert placement_options("ra").fallback is False
+    # The reserve of slots for local jobs gives way by itself.
+    assert placement_options("wra").fallback is False
+    assert placement_options("wra", remote_limit=2).fallback is True
+    assert placement_options("ra", remote_limit=2).fallback is False
     for name in ("ra", "wra"):
         options = placement_options(name)
         assert options.skip_limit is None
@@ -105,9 +107,9 @@ def test_hybrid_thresholds() -> None:
     assert found[5] == pytest.approx(20e6 * 1.41**5 + step)
     assert found[15] == pytest.approx(20e6 * 1.41**15)
     assert found[18] == pytest.approx(20e6 * 1.41**18)
-    default = typing.cast(base.ComposedStrategy, strategies.wa({}, 0)).ordering
-    assert isinstance(default, orderings.WaOrdering)
-    assert found == default.thresholds_bytes
+    made = typing.cast(base.ComposedStrategy, strategies.wa({"q": 1.41}, 0))
+    assert isinstance(made.ordering, orderings.WaOrdering)
+    assert made.ordering.thresholds_bytes == found
 
 
 def test_geometric_thresholds_and_none() -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""People are told which sizes the default thresholds fit."""
+"""People are told which sizes the thresholds fit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from demo import __main__ as demo
+from fpgapool import strategies
 from fpgapool.cmd import allinone
 from fpgapool.cmd import sim
-from fpgapool.core.queues import thresholds
+from fpgapool.sim.inputs import scenario
 from fpgapool.vocabulary import scheduling
 
 TUNING = pathlib.Path(__file__).parents[3] / "doc/source/admin/tuning.rst"
@@ -36,18 +37,21 @@ def of_simulator(command: str) -> Callable[[], argparse.ArgumentParser]:
     return parser
 
 
-def test_the_sizes_are_those_of_the_default_thresholds() -> None:
-    options = scheduling.SharedOptions()
-    bounds = thresholds.hybrid_thresholds(
-        *(getattr(options, name) for name in scheduling.HYBRID)
-    )
+def test_the_sizes_are_those_of_fixed_thresholds() -> None:
+    bounds = scenario.SHORT_TAIL.thresholds_bytes
     lowest, highest = f"{bounds[0] / 1e6:g} MB", f"{bounds[-1] / 1e9:.1f} GB"
     assert f"{lowest} to {highest}" in scheduling.FITTING_SIZES
     said = plain(TUNING.read_text())
     assert f"is {lowest}, and the highest {highest}" in said
     assert scheduling.FITTING_SIZES in plain(
-        scheduling.FIELDS["queues"].metadata["help"]
+        scheduling.FIELDS["E_bytes"].metadata["help"]
     )
+
+
+def test_by_default_thresholds_are_learnt() -> None:
+    for factory in (strategies.wa, strategies.wra):
+        made = factory({}, 0)
+        assert made.claims is not None
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
+from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -28,6 +29,9 @@ LOG = logging.getLogger(__name__)
 
 # If a larger share of hosts is silent, the message bus may have failed.
 _BUS_SUSPECTED_SHARE = 0.5
+# From this share of its slots on, the reserve counts as kept again. It is well
+# above one half, so that the log does not repeat itself.
+_KEPT_AGAIN = 0.75
 # Maximum length of a driver's error in a session's message, in characters;
 # every view of the session includes it.
 _MAX_CAUSE_LENGTH = 400
@@ -37,6 +41,7 @@ _MAX_CAUSE_LENGTH = 400
 class Hosts(parts.Room):
     """Detects lost hosts, and ends their assignments."""
 
+    _core: core_state.PoolState
     _registry: registry.Registry
     _lives: lives.Lives
     _holds: holds.Holds
@@ -47,6 +52,7 @@ class Hosts(parts.Room):
     )
     _bus_is_suspected: bool = dataclasses.field(default=False, init=False)
     _ticked_at: float = dataclasses.field(default=math.inf, init=False)
+    _reserve_is_kept: bool = dataclasses.field(default=True, init=False)
 
     def found(self, host: registry.HostEntry) -> None:
         """Record that a host is up again."""
@@ -60,12 +66,30 @@ class Hosts(parts.Room):
             self._outages.unreachable_until = self._clock.now
         self._ticked_at = self._clock.now
         self._find_silent()
+        self._log_reserve()
         for host in self._registry.hosts.values():
             if host.turned_clock():
                 _log_clock(host)
         for hold in list(self._holds.values()):
             if self._holds.get(hold.slot.id) is hold:
                 self._check(hold)
+
+    def _log_reserve(self) -> None:
+        """Log when most of the slots for local sessions are opened to
+        others, and when most are kept again.
+        """
+        kept, most = self._core.view.slots.kept_for_local()
+        if self._reserve_is_kept and kept < most / 2:
+            LOG.info(
+                "Local sessions are a small part of the recent work: hosts"
+                " keep %d instead of %d slots for them",
+                kept,
+                most,
+            )
+            self._reserve_is_kept = False
+        elif not self._reserve_is_kept and kept > most * _KEPT_AGAIN:
+            LOG.info("Hosts keep %d slots for local sessions again", kept)
+            self._reserve_is_kept = True
 
     # -- silence -----------------------------------------------------------
 

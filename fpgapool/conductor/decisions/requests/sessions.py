@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
@@ -484,19 +485,23 @@ class SessionBook:
     Ended sessions are kept for a while, because a client that missed the last
     message repeats its query within seconds.
 
-    :ivar queued_by_size: number of waiting sessions by size: one count for
-        each interval between thresholds, smallest claims first.
+    :param thresholds_bytes: returns the present thresholds of the priority
+        queues.
     :ivar queued_by_host: number of waiting sessions by the id of their own
         host; None: outside the pool.
     :ivar last_row_id: the highest id used by a job or a row.
     """
 
     def __init__(
-        self, thresholds_bytes: Sequence[float] = (), last_row_id: int = 0
+        self,
+        thresholds_bytes: Callable[[], Sequence[float]] = tuple,
+        last_row_id: int = 0,
     ) -> None:
         self._thresholds_bytes = thresholds_bytes
         self.last_row_id = last_row_id
-        self.queued_by_size = [0] * (len(thresholds_bytes) + 1)
+        self._queued_by_size = collections.Counter[int]()
+        # By row, because thresholds may change while sessions wait.
+        self._queues: dict[int, int] = {}
         self.by_job: dict[int, Session] = {}
         self.by_id: dict[str, Session] = {}
         self.by_request: dict[tuple[str, str], Session] = {}
@@ -542,12 +547,24 @@ class SessionBook:
     def count_queued(self, session: Session, change: int = 1) -> None:
         """Count a session that begins to wait or, with -1, stops waiting."""
         project_id, size_bytes = session.project_id, session.claimed_bytes
-        queue = bisect.bisect_left(self._thresholds_bytes, size_bytes)
+        if change < 0:
+            queue = self._queues.pop(session.row_id)
+        else:
+            queue = bisect.bisect_left(self._thresholds_bytes(), size_bytes)
+            self._queues[session.row_id] = queue
         self.queued[project_id] += change
         self.queued_bytes[project_id] += change * size_bytes
-        self.queued_by_size[queue] += change
+        self._queued_by_size[queue] += change
         self.queued_by_host[session.host_id] += change
         self.queued_by_accelerator[session.accelerator] += change
+
+    @property
+    def queued_by_size(self) -> tuple[int, ...]:
+        """The number of waiting sessions in each priority queue, smallest
+        claims first.
+        """
+        count = len(self._thresholds_bytes()) + 1
+        return tuple(self._queued_by_size[queue] for queue in range(count))
 
     def rename_job(self, session: Session, job_id: int) -> None:
         """Give a session a new id in the core."""

@@ -231,9 +231,10 @@ class Questions:
         pool, book = self.pool, self.pool.sessions
         hosts = pool.registry.hosts.values()
         served = collections.Counter(one.state for one in self._served())
+        kept, most = pool.core.view.slots.kept_for_local()
         return summary.Figures(
             queued_by_project=summary.largest(book.queued, max_projects),
-            queued_by_size=tuple(book.queued_by_size),
+            queued_by_size=book.queued_by_size,
             queued_bytes=book.queued_bytes.total(),
             sessions={state: served[state] for state in states.ASSIGNED}
             | {states.QUEUED: self.queued_count},
@@ -248,6 +249,7 @@ class Questions:
             reservations=summary.reservations_by_state(
                 pool.registry, pool.core.view.reservations.pending
             ),
+            local_reserve={"kept": kept, "open": most - kept},
             groups=summary.groups(
                 pool.groups.groups.values(),
                 pool.holds.members(),

@@ -62,6 +62,8 @@ class Figures:
         count as ``host_down``.
     :ivar clocks_behind_s: how far each host's clock is behind the leader's.
     :ivar reservations: number of reserved slots: ``ready`` and ``pending``.
+    :ivar local_reserve: number of slots that may be kept for sessions of
+        their own hosts: those ``kept``, and those ``open`` to others.
     """
 
     queued_by_project: Mapping[str, int]
@@ -74,6 +76,7 @@ class Figures:
     devices: Mapping[str, int]
     reservations: Mapping[str, int]
     groups: Mapping[str, GroupFigures]
+    local_reserve: Mapping[str, int]
 
 
 def _slot_state(slot: registry.SlotEntry, hold: holds.Hold | None) -> str:
