@@ -25,6 +25,7 @@ from fpgapool.api import call as calls
 from fpgapool.api import metrics
 from fpgapool.api import policy
 from fpgapool.api import routes
+from fpgapool.api.backends import news
 from fpgapool.api.backends import vendordata
 from fpgapool.api.backends import waiters
 from fpgapool.api.http import access_log
@@ -126,6 +127,7 @@ def connect(
             options.max_waiters, server_threads
         ),
         interval_s=options.wait_interval_s,
+        news=news.Listener(conf, keys),
     )
     counts.waiters = waiting
     counts.desk = desk = vendordata.Vendordata(

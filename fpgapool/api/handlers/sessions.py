@@ -350,6 +350,8 @@ def _insist(
                 row.session_id,
                 row.revision,
                 _TRY_S,
+                # It takes a thread for so long anyway.
+                place=None,
                 project_id=call.caller.project_id or "",
             )
         except waiters.TooManyWaiters:
