@@ -44,7 +44,7 @@ from fpgapool.vocabulary import states
 _T = TypeVar("_T")
 
 
-def has_ended(row: db_api.SessionRecord | None) -> bool:
+def has_ended(row: db_api.SessionHead | None) -> bool:
     """Whether a session has ended and cannot be reopened.
 
     Even then, a late report may show that a cancelled session was served.
@@ -123,7 +123,7 @@ class Backends:
     :ivar vendordata: the part that answers Nova; None if there is none.
     :ivar builtins: accelerators that slots run without a file, by shape.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
-    :ivar sessions: rows of sessions, by ID; None for an ID without a row.
+    :ivar sessions: heads of sessions, by ID; None for an ID without a row.
     """
 
     conductor: conductor_rpcapi.ConductorAPI
@@ -160,7 +160,7 @@ class Backends:
         self.library = cached(self.load_library)
         self.snapshot = cached(self._snapshot)
         self.sessions = caches.Ended(
-            lambda session_id: self.database.get_session(session_id),
+            lambda session_id: self.database.session_head(session_id),
             has_ended,
             max_age_s,
             clock,

@@ -139,7 +139,10 @@ class Lives(parts.Room):
             for host_uuid in session.front_doors:
                 _, waiting = calls.pop((session.row_id, host_uuid), (None, ()))
                 self._publish(session, host_uuid, *waiting)
-            if not session.front_doors and not session.withdrawn:
+            # Nobody waits for a session that is new.
+            if session.revision > 1 and not (
+                session.front_doors or session.withdrawn
+            ):
                 self._outbox.send(
                     effects.SessionChanged(
                         session.session_id, session.revision, session.state
