@@ -310,6 +310,10 @@ class Call:
         text = self.backends.lists.get(pool, key, lambda: make(pool))
         return self.tagged(text.tag, data=text.data)
 
+    def has(self, tag: str) -> bool:
+        """Whether the client already has the answer with this ETag."""
+        return tag in self.etags or "*" in self.etags
+
     def tagged(
         self,
         tag: str,
@@ -321,7 +325,7 @@ class Call:
         has it.
         """
         headers = {"ETag": f'"{tag}"'}
-        if tag in self.etags or "*" in self.etags:
+        if self.has(tag):
             return Answer(document=None, status=304, headers=headers)
         return Answer(document=document, data=data, headers=headers)
 

@@ -72,14 +72,17 @@ def index(call: calls.Call) -> calls.Answer:
 def show(call: calls.Call) -> calls.Answer:
     """Show a session, optionally after waiting for a change."""
     row = _find(call)
+    is_known = call.has(str(row.revision))
     if calls.has_ended(row):
-        return _ended(call, row)
+        return _unchanged(call, row) if is_known else _ended(call, row)
     wait_s = min(
         call.query.get("wait_s", 0.0), call.backends.limits.max_wait_s
     )
-    known = call.query.get("revision", row.revision)
+    known = call.query.get("revision", _known(call, row))
     may_wait = wait_s > 0 and _may_change(row)
     if row.revision != known or not may_wait:
+        if is_known:
+            return _unchanged(call, row)
         now = _now(call, row)
         # If the leader did not return the secret of a READY session, the
         # client may still have to wait for it.
@@ -89,7 +92,30 @@ def show(call: calls.Call) -> calls.Answer:
     call.recorded = False
     if has_changed:
         return _answer(call, _changed(call, row))
-    return _answer(call, _now(call, _find(call)))
+    row = _find(call)
+    if call.has(str(row.revision)):
+        return _unchanged(call, row)
+    return _answer(call, _now(call, row))
+
+
+def _known(call: calls.Call, row: db_api.SessionHead) -> int:
+    """Return the revision that the client has by its ETags, or the current."""
+    if not call.etags or call.has(str(row.revision)):
+        return row.revision
+    return max((int(tag) for tag in call.etags if tag.isdecimal()), default=-1)
+
+
+def _unchanged(call: calls.Call, row: db_api.SessionHead) -> calls.Answer:
+    """Return the answer to a client that has the session's revision."""
+    headers = {"ETag": _etag(row.revision)}
+    if row.state in states.LIVE:
+        headers["Retry-After"] = str(call.backends.limits.retry_after_s)
+    return calls.Answer(document=None, status=304, headers=headers)
+
+
+def _etag(revision: int) -> str:
+    # It is weak: places in the queue change without a new revision.
+    return f'W/"{revision}"'
 
 
 def _changed(call: calls.Call, row: db_api.SessionHead) -> _Now:
@@ -121,7 +147,8 @@ def _ended(call: calls.Call, row: db_api.SessionHead) -> calls.Answer:
         (*asked, call.base_url, call.version),
         document,
     )
-    return calls.Answer(document=None, data=text.data)
+    headers = {"ETag": _etag(row.revision)}
+    return calls.Answer(document=None, data=text.data, headers=headers)
 
 
 def delete(call: calls.Call) -> calls.Answer:
@@ -439,7 +466,8 @@ def _wait(
 
 def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:
     """Return a session as its caller may see it."""
-    view, headers = now.view, {}
+    view = now.view
+    headers = {} if status == 202 else {"ETag": _etag(view.revision)}
     if view.state in (states.QUEUED, states.PREPARING) or status == 202:
         headers["Retry-After"] = str(_retry_after_s(call, view))
     return calls.Answer(

@@ -707,6 +707,7 @@ class Api:
                 self.conf.api,
                 # What a test changes is seen at once.
                 inventory_cache_s=options.get("inventory_cache_s", 0.0),
+                max_project_requests=options.get("max_project_requests", 36),
             ),
         )
         self.app = app.build(self.conf, self.backends, table)
