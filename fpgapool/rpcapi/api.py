@@ -16,6 +16,9 @@ TOPIC = "fpgapool-api"
 # Increased with every change; the API's endpoint has the same version.
 VERSION = "1.0"
 
+#: The version that introduced each method, if not the first one.
+SINCE: dict[str, str] = {}
+
 #: The name of all processes, so that the broker does not accumulate queues:
 #: messages go to all of them, each of which has a queue that expires.
 SERVER = "api"
@@ -38,6 +41,7 @@ class ApiAPI:
     ) -> None:
         self._client = rpc.Client(
             messaging.Target(topic=TOPIC, version=VERSION, fanout=True),
+            since=SINCE,
             watch=watch,
             keys=keys,
         )
