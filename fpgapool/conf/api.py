@@ -167,8 +167,8 @@ a request.
         min=0,
         max=60,
         help="""
-Seconds for which each process caches hosts, devices and slots, the pool's
-snapshot, and sessions that have ended. Many requests then share one query of
+Seconds for which each process caches hosts, devices and slots, accelerators,
+the pool's snapshot, and sessions that have ended. Many requests then share one query of
 the database or the conductor, and their answers are at most this old. 0
 disables the cache.
 
