@@ -168,9 +168,9 @@ a request.
         max=60,
         help="""
 Seconds for which each process caches hosts, devices and slots, accelerators,
-the pool's snapshot, and sessions that have ended. Many requests then share one query of
-the database or the conductor, and their answers are at most this old. 0
-disables the cache.
+the pool's snapshot, and sessions that have ended. Many requests then share
+one query of the database or the conductor, and their answers are at most this
+old. 0 disables the cache.
 
 Changes that are made through a process appear immediately in its answers.
 """,

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Callable
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -49,11 +47,6 @@ class Leader:
         self._database = database
         self._lock = threading.Lock()
         self._silence: _Silence | None = None
-        self._heard_s = -math.inf
-
-    def has_answered_within(self, limit_s: float) -> bool:
-        """Whether the leader has answered a query within that time."""
-        return time.monotonic() < self._heard_s + limit_s
 
     def ask(
         self, question: Callable[[conductor_rpcapi.ConductorAPI], _T]
@@ -85,7 +78,6 @@ class Leader:
             return None, False
         with self._lock:
             self._silence = None
-            self._heard_s = time.monotonic()
         return answer, True
 
     def revisions(self, session_ids: Iterable[str]) -> dict[str, int]:

@@ -421,7 +421,7 @@ def _insist(
 def _leading(
     call: calls.Call, row: db_api.SessionHead
 ) -> conductor_rpcapi.ConductorAPI:
-    """Return the conductor's client, if a conductor answers or just has.
+    """Return the conductor's client, after checking that a conductor answers.
 
     Otherwise a message about the session could wait in the broker for the next
     leader, and take effect after the client was notified that it had failed.
@@ -429,8 +429,7 @@ def _leading(
     :raises MessagingException: if no conductor answers.
     """
     conductor = call.backends.conductor
-    if not call.backends.leader.has_answered_within(_TRY_S):
-        conductor.session_now(row.session_id)
+    conductor.session_now(row.session_id)
     return conductor
 
 

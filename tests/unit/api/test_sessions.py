@@ -603,27 +603,6 @@ def test_news_ends_a_wait_and_only_the_leader_is_asked_then(make_world):
     assert session["connection"]["secret"] == fakes.SECRET
 
 
-def test_who_closes_a_session_need_not_ask_a_leader_that_just_answered(
-    make_world,
-):
-    world = make_world(fakes.queued())
-    asked = []
-    tell = world.conductor.session_now
-
-    def session_now(*question):
-        asked.append(question)
-        return tell(*question)
-
-    world.conductor.session_now = session_now
-    world.ask("GET", ONE)
-    world.ask("DELETE", ONE)
-    assert len(asked) == 1
-    world.backends.leader._heard_s -= 60
-    world.conductor.views[fakes.queued().session_id] = fakes.queued()
-    world.ask("DELETE", ONE)
-    assert len(asked) == 2
-
-
 def test_waiting_has_an_end(make_world):
     world = make_world(fakes.queued(), max_wait_s=0.01)
     answer = world.ask("GET", f"{ONE}?wait_s=80000")
