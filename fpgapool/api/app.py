@@ -66,6 +66,10 @@ _HEALTHCHECK = "/healthcheck"
 _KEYSTONE = "keystone"
 _OCTETS = "application/octet-stream"
 
+# How many calls to the conductor, and as many queries, are under way. The
+# conductor answers 48 at once, and a burst of requests may be larger.
+_MAX_CALLS = 16
+
 # How much of a refused request's body is read, and for how long.
 _MAX_REST_BYTES = 16 * 2**20
 _MAX_REST_S = 5.0
@@ -110,6 +114,7 @@ def connect(
         call_timeout_s=options.conductor_timeout_s,
         watch=counts.rpc.note,
         keys=keys,
+        max_calls=_MAX_CALLS,
     )
     reader = conductor_rpcapi.ConductorAPI(
         call_timeout_s=min(
@@ -119,6 +124,7 @@ def connect(
         tries=1,
         watch=counts.rpc.note,
         keys=keys,
+        max_calls=_MAX_CALLS,
     )
 
     waiting = waiters.Waiters(
