@@ -20,7 +20,8 @@ LOG = logging.getLogger(__name__)
 #: There is no authentication, so listen only on this machine.
 ADDRESS = "127.0.0.1"
 
-_THREADS = 32
+# Two thirds of them may wait for sessions.
+_THREADS = 256
 _STOP_S = 5
 
 

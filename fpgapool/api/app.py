@@ -25,6 +25,7 @@ from fpgapool.api import call as calls
 from fpgapool.api import metrics
 from fpgapool.api import policy
 from fpgapool.api import routes
+from fpgapool.api.backends import news
 from fpgapool.api.backends import vendordata
 from fpgapool.api.backends import waiters
 from fpgapool.api.http import access_log
@@ -64,6 +65,10 @@ CONFIG_FILES = "OS_FPGAPOOL_CONFIG_FILES"
 _HEALTHCHECK = "/healthcheck"
 _KEYSTONE = "keystone"
 _OCTETS = "application/octet-stream"
+
+# How many calls to the conductor, and as many queries, are under way. The
+# conductor answers 48 at once, and a burst of requests may be larger.
+_MAX_CALLS = 16
 
 # How much of a refused request's body is read, and for how long.
 _MAX_REST_BYTES = 16 * 2**20
@@ -109,6 +114,7 @@ def connect(
         call_timeout_s=options.conductor_timeout_s,
         watch=counts.rpc.note,
         keys=keys,
+        max_calls=_MAX_CALLS,
     )
     reader = conductor_rpcapi.ConductorAPI(
         call_timeout_s=min(
@@ -118,6 +124,7 @@ def connect(
         tries=1,
         watch=counts.rpc.note,
         keys=keys,
+        max_calls=_MAX_CALLS,
     )
 
     waiting = waiters.Waiters(
@@ -126,6 +133,7 @@ def connect(
             options.max_waiters, server_threads
         ),
         interval_s=options.wait_interval_s,
+        news=news.Listener(conf, keys),
     )
     counts.waiters = waiting
     counts.desk = desk = vendordata.Vendordata(

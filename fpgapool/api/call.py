@@ -46,7 +46,7 @@ from fpgapool.vocabulary import states
 _T = TypeVar("_T")
 
 
-def has_ended(row: db_api.SessionRecord | None) -> bool:
+def has_ended(row: db_api.SessionHead | None) -> bool:
     """Whether a session has ended and cannot be reopened.
 
     Even then, a late report may show that a cancelled session was served.
@@ -125,7 +125,7 @@ class Backends:
     :ivar vendordata: the part that answers Nova; None if there is none.
     :ivar builtins: accelerators that slots run without a file, by shape.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
-    :ivar sessions: rows of sessions, by ID; None for an ID without a row.
+    :ivar sessions: heads of sessions, by ID; None for an ID without a row.
     """
 
     conductor: conductor_rpcapi.ConductorAPI
@@ -162,7 +162,7 @@ class Backends:
         self.library = cached(self.load_library)
         self.snapshot = cached(self._snapshot)
         self.sessions = caches.Ended(
-            lambda session_id: self.database.get_session(session_id),
+            lambda session_id: self.database.session_head(session_id),
             has_ended,
             max_age_s,
             clock,
@@ -333,6 +333,10 @@ class Call:
         text = self.backends.lists.get(pool, key, lambda: make(pool))
         return self.tagged(text.tag, data=text.data)
 
+    def has(self, tag: str) -> bool:
+        """Whether the client already has the answer with this ETag."""
+        return tag in self.etags or "*" in self.etags
+
     def tagged(
         self,
         tag: str,
@@ -344,7 +348,7 @@ class Call:
         has it.
         """
         headers = {"ETag": f'"{tag}"'}
-        if tag in self.etags or "*" in self.etags:
+        if self.has(tag):
             return Answer(document=None, status=304, headers=headers)
         return Answer(document=document, data=data, headers=headers)
 

@@ -51,9 +51,8 @@ Maximum number of entries on one page of a list, even if the request's
     ),
     cfg.IntOpt(
         "max_waiters",
-        default=16,
         min=0,
-        max=1000,
+        max=10000,
         help="""
 Maximum number of requests in each process that can wait at the same time for
 a session to change. When another request would exceed this limit, the API
@@ -62,13 +61,13 @@ with a ``Retry-After`` header. 0 means that no request waits.
 
 Each waiting request occupies a thread of the server, so these requests get at
 most two thirds of the threads if their number is known; see
-``server_threads``. Together, waiting requests cause one database query every
-``wait_interval_s``.
+``server_threads``. This is the default; if the number is unknown, it is 16.
+A waiting thread needs memory, and no processor time until its session
+changes.
 """,
     ),
     cfg.IntOpt(
         "max_project_requests",
-        default=36,
         min=1,
         max=10000,
         help="""
@@ -78,13 +77,14 @@ including those that wait for a session. Further requests are refused with
 
 Each request occupies a thread of the server, even while the conductor does
 not answer. If the number of threads is known, a project gets at most three
-quarters of them, so that it cannot block all other projects.
+quarters of them, so that it cannot block all other projects. This is the
+default; if the number is unknown, it is 36.
 
 Related options:
 
 * Set ``server_threads`` if the web server does not report how many it has.
-* ``max_waiters`` should be much lower, so that a project whose programs wait
-  for many sessions can still send other requests.
+* ``max_waiters`` should be lower, so that a project whose programs wait for
+  many sessions can still send other requests.
 """,
     ),
     cfg.IntOpt(
@@ -97,9 +97,9 @@ requests that the process can answer at the same time.
 
 uWSGI reports this number. For other servers, such as gunicorn, set it to the
 number of threads with which they are started. Otherwise
-``max_project_requests`` and ``max_waiters`` apply unchanged; if the server has
-fewer threads than they allow, they do not protect projects from each other.
-With a single thread there is no protection.
+``max_project_requests`` and ``max_waiters`` do not depend on it; if the server
+has fewer threads than they allow, they do not protect projects from each
+other. With a single thread there is no protection.
 """,
     ),
     cfg.FloatOpt(
@@ -118,8 +118,10 @@ its ``wait_s`` is longer. It must be less than the timeouts of proxies.
         min=0.01,
         max=60,
         help="""
-Seconds between database queries for waiting requests. The first queries after
-a request starts to wait are more frequent.
+Seconds between database queries for waiting requests; one query is for all
+requests of a process. Usually the conductor's news of the change wakes a
+request at once. The queries find changes whose news was lost, and changes of
+sessions that were opened at a host's front door, of which there is no news.
 """,
     ),
     cfg.FloatOpt(
@@ -165,10 +167,10 @@ a request.
         min=0,
         max=60,
         help="""
-Seconds for which each process caches hosts, devices and slots, the pool's
-snapshot, and sessions that have ended. Many requests then share one query of
-the database or the conductor, and their answers are at most this old. 0
-disables the cache.
+Seconds for which each process caches hosts, devices and slots, accelerators,
+the pool's snapshot, and sessions that have ended. Many requests then share
+one query of the database or the conductor, and their answers are at most this
+old. 0 disables the cache.
 
 Changes that are made through a process appear immediately in its answers.
 """,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -49,6 +50,9 @@ TABLES: dict[type[Any], sa.Table] = {
     records.InstanceRecord: models.instances,
 }
 
+#: The tables of which records have only some columns.
+PARTS: dict[type[Any], sa.Table] = {records.SessionHead: models.sessions}
+
 # Error texts may have any length, and a refused row would block all later
 # rows.
 MAX_TEXT_LENGTH = 4000
@@ -82,11 +86,23 @@ def read_one(
     connection: sa.Connection, record_class: type[_R], equal: dict[str, Any]
 ) -> _R | None:
     """Return the row with these values; None if there is none."""
-    result = connection.execute(_query(TABLES[record_class], *equal), equal)
+    query = _part_query if record_class in PARTS else _record_query
+    result = connection.execute(query(record_class, *equal), equal)
     found = result.first()
     if found is None:
         return None
     return record_class(**dict(zip(result.keys(), found, strict=True)))
+
+
+def _record_query(record_class: type[Any], *names: str) -> sa.Select[Any]:
+    return _query(TABLES[record_class], *names)
+
+
+@functools.cache
+def _part_query(record_class: type[Any], *names: str) -> sa.Select[Any]:
+    table = PARTS[record_class]
+    wanted = (table.c[one.name] for one in dataclasses.fields(record_class))
+    return _query(table, *names).with_only_columns(*wanted)
 
 
 @functools.cache

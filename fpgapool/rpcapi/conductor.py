@@ -7,9 +7,11 @@
 
 import contextlib
 import math
+import queue
 import threading
 import time
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,7 +80,13 @@ class _Leader:
         tries: int = 3,
         watch: rpc.Watch | None = None,
         keys: signing.Keys | None = None,
+        max_calls: int | None = None,
     ) -> None:
+        self._turns: queue.SimpleQueue[None] | None = None
+        if max_calls is not None:
+            self._turns = queue.SimpleQueue()
+            for _ in range(max_calls):
+                self._turns.put(None)
         self._client = rpc.Client(
             messaging.Target(topic=TOPIC, version=VERSION),
             since=SINCE,
@@ -148,13 +156,34 @@ class _Leader:
         self, method: str, timeout_s: float, kwargs: Mapping[str, Any]
     ) -> Any:
         server = self._leader()
+        with self._turn(timeout_s):
+            try:
+                return self._client.call(
+                    method, server=server, timeout_s=timeout_s, **kwargs
+                )
+            except messaging.MessagingTimeout:
+                self._forget_leader(server)
+                raise
+
+    @contextlib.contextmanager
+    def _turn(self, timeout_s: float) -> Iterator[None]:
+        """Call within this context, so that not too many calls are under way.
+
+        :raises MessagingTimeout: if the others do not end in time.
+        """
+        if self._turns is None:
+            yield
+            return
         try:
-            return self._client.call(
-                method, server=server, timeout_s=timeout_s, **kwargs
-            )
-        except messaging.MessagingTimeout:
-            self._forget_leader(server)
-            raise
+            self._turns.get(timeout=timeout_s)
+        except queue.Empty:
+            raise messaging.MessagingTimeout(
+                "earlier calls to the conductor have no answer"
+            ) from None
+        try:
+            yield
+        finally:
+            self._turns.put(None)
 
 
 class ConductorAPI(_Leader):
@@ -169,6 +198,8 @@ class ConductorAPI(_Leader):
 
     :param tries: how often to send a repeatable call within that time, because
         the conductor that received it may have died.
+    :param max_calls: how many calls may be under way at the same time; None:
+        any number. The conductor refuses calls while too many wait there.
     """
 
     @declared.sent_by("_cast")

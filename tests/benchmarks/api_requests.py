@@ -137,7 +137,7 @@ def _guest_rows(
     posts, waits, calls = [], [], []
     for _ in range(plan.repetitions):
         calls.append(_at_once(guests, lambda: [_timed_ms(rpc.call)])[0])
-        post, wait = _at_once(guests, lambda: _visit(address))
+        post, wait = _at_once(guests, lambda: visit(address))
         posts.append(post)
         waits.append(wait)
     for name, pick in (
@@ -158,7 +158,7 @@ def _guest_rows(
         )
 
 
-def _visit(address: str) -> list[float]:
+def visit(address: str) -> list[float]:
     """Open a session, wait for its slot and give it back.
 
     :returns: ms until it was recorded, and until it was READY.

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import threading
-import time
+import functools
 from collections.abc import Iterator
 
 from tests.benchmarks import bare_rpc
+from tests.benchmarks import crowd
 from tests.benchmarks import measure
 from tests.benchmarks import opener
 from tests.benchmarks import servers
@@ -22,9 +21,6 @@ UNIT = "1/s"
 
 _CLIENTS = 32
 _FEW_CLIENTS = 4
-# One interpreter would be busier than the pool.
-_PROCESSES = 2
-_LIMIT_S = 120
 
 
 def rows(plan: measure.Plan) -> Iterator[measure.Row]:
@@ -63,56 +59,6 @@ def _open_for(
     front_door: str, clients: int, duration_s: float
 ) -> measure.Sample:
     """Let clients open and close for a while."""
-    # Spawned, since a fork copies locks that other threads hold.
-    context = multiprocessing.get_context("spawn")
-    begin = context.Barrier(_PROCESSES)
-    with contextlib.ExitStack() as stack:
-        pipes = []
-        for _ in range(_PROCESSES):
-            ours, theirs = context.Pipe()
-            arguments = (theirs, begin, front_door, clients // _PROCESSES)
-            process = context.Process(
-                target=_work, args=(*arguments, duration_s)
-            )
-            process.start()
-            stack.callback(process.join)
-            pipes.append(ours)
-        results = []
-        for pipe in pipes:
-            if not pipe.poll(_LIMIT_S):
-                raise RuntimeError("the clients do not come to an end")
-            results.append(pipe.recv())
-    count = sum(result[0] for result in results)
-    wall_s = max(result[1] for result in results)
-    cpu_s = sum(result[2] for result in results)
-    return measure.Sample(count / wall_s, wall_s, cpu_s)
-
-
-def _work(
-    pipe: object,
-    begin: object,
-    front_door: str,
-    clients: int,
-    duration_s: float,
-) -> None:
-    """Be some of the clients, in a process of their own."""
-    counts = [0] * clients
-    opener.open_and_close(front_door)
-    begin.wait(_LIMIT_S)
-    with measure.stopwatch() as watch:
-        ends_s = time.monotonic() + duration_s
-
-        def open_and_close(number: int) -> None:
-            while time.monotonic() < ends_s:
-                opener.open_and_close(front_door)
-                counts[number] += 1
-
-        threads = [
-            threading.Thread(target=open_and_close, args=(number,))
-            for number in range(clients)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    pipe.send((sum(counts), watch.wall_s, watch.cpu_s))
+    action = functools.partial(opener.open_and_close, front_door)
+    sample, _ = crowd.act_for(action, clients, duration_s)
+    return sample

@@ -209,6 +209,11 @@ class RabbitMQ(process.Service):
         """
         return self._request("GET", f"/api/vhosts/{vhost}/connections")
 
+    def queues(self, vhost: str) -> list[str]:
+        """Return the names of a virtual host's queues."""
+        found = self._request("GET", f"/api/queues/{vhost}?columns=name")
+        return [one["name"] for one in found]
+
     def close_connection(self, name: str) -> None:
         """Close a connection."""
         self._request(

@@ -14,6 +14,7 @@ import pytest
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool.api import app
+from fpgapool.api.http import threads as web_threads
 from tests.unit import systemd
 from tests.unit.tree import ROOT
 
@@ -177,12 +178,11 @@ def test_uwsgi():
     unit = systemd.read_unit("fpgapool-api")
     assert "/etc/fpgapool/fpgapool-api-uwsgi.ini" in unit.service("ExecStart")
     threads = int(options["threads"])
-    defaults = {one.name: one.default for one in fpgapool_conf.api.api_opts}
-    # A project whose programs wait for sessions can do something else, too,
-    # and others whatever one project does.
-    assert defaults["max_waiters"] < defaults["max_project_requests"] / 2
-    assert defaults["max_waiters"] <= threads * 2 / 3
-    assert defaults["max_project_requests"] <= threads * 3 / 4
+    waiting = web_threads.most_that_wait(None, threads)
+    text = systemd.ETC / "fpgapool/fpgapool-api-uwsgi.ini.sample"
+    assert f"{waiting * int(options['processes'])} requests can wait" in (
+        text.read_text()
+    )
 
 
 @pytest.mark.security

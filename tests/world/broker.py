@@ -60,6 +60,7 @@ class _Message:
     reply: _Reply | None
     address: _Address
     sent_s: float
+    fanout: bool = False
 
 
 @dataclasses.dataclass
@@ -102,10 +103,16 @@ class Broker:
     # Sending.
 
     def send(
-        self, address: _Address, body: bytes, reply: _Reply | None
+        self,
+        address: _Address,
+        body: bytes,
+        reply: _Reply | None,
+        *,
+        fanout: bool = False,
     ) -> None:
         """Take a message from the process that runs.
 
+        :param fanout: whether it is for all servers that listen now.
         :raises MessageDeliveryFailure: if it cannot be reached.
         """
         kernel = self.kernel
@@ -115,7 +122,7 @@ class Broker:
             kernel.sleep(kernel.random.uniform(0.0, _GIVE_UP_S))
             if self.down or process.pid in self.mute:
                 raise messaging.MessageDeliveryFailure("no broker")
-        message = _Message(body, reply, address, kernel.now_s)
+        message = _Message(body, reply, address, kernel.now_s, fanout)
         for delay_s in self._delays():
             kernel.at(delay_s, lambda: self._arrive(message))
         kernel.point()
@@ -134,6 +141,11 @@ class Broker:
         return delays
 
     def _arrive(self, message: _Message) -> None:
+        if message.fanout:
+            # Queues of servers that are gone keep nothing for others.
+            for server in self._servers.get(message.address[0], ()):
+                server.take(message)
+            return
         server = self._choose(message.address)
         if server is None or self.down:
             self._kept.setdefault(message.address, []).append(message)
@@ -166,7 +178,8 @@ class Broker:
         if server in servers:
             servers.remove(server)
         for message in server.give_back():
-            self._arrive(message)
+            if not message.fanout:
+                self._arrive(message)
 
     def recover(self) -> None:
         """The broker is back: what it kept is given out."""
@@ -323,7 +336,9 @@ class _Client:
 
     def cast(self, _ctxt: object, method: str, **kwargs: object) -> None:
         body = marshal.dumps([method, kwargs])
-        self._broker.send((self._target.topic, self._server), body, None)
+        address = self._target.topic, self._server
+        fanout = bool(self._target.fanout)
+        self._broker.send(address, body, None, fanout=fanout)
 
     def call(self, _ctxt: object, method: str, **kwargs: object) -> object:
         process = self._broker.kernel.task().process

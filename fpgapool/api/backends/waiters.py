@@ -7,10 +7,12 @@ from __future__ import annotations
 import collections
 import dataclasses
 import threading
+import time
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+from typing import Protocol
 
 from oslo_log import log as logging
 
@@ -18,12 +20,22 @@ from fpgapool.common import exception
 
 LOG = logging.getLogger(__name__)
 
-# Most new sessions get their slot within milliseconds, so the first query is
-# sent soon.
-_FIRST_INTERVAL_S = 0.01
-
 #: Returns the revisions of those sessions that exist.
 Question = Callable[[Iterable[str]], Mapping[str, int]]
+
+
+#: Called with the new revisions of sessions.
+Changed = Callable[[Mapping[str, int]], None]
+
+
+class Source(Protocol):
+    """Tells of changes of sessions; see :mod:`fpgapool.api.backends.news`."""
+
+    def start(self, changed: Changed) -> None:
+        """Start to listen; later calls do nothing."""
+
+    def stop(self) -> None:
+        """Stop listening."""
 
 
 class TooManyWaiters(Exception):
@@ -35,30 +47,40 @@ class _Waiter:
     session_id: str
     revision: int
     done: threading.Event
-    place: int
+    place: int | None
     project_id: str
     changed: bool = False
     failure: Exception | None = None
 
 
 class Waiters:
-    """Waits for many sessions with one query for all of them.
+    """Waits for many sessions, until there is news of a change.
 
-    The thread that sends the queries exists only while requests wait, so a web
-    server may fork after creating this.
+    News may be lost, and is not sent for all sessions, so one query for all
+    sessions looks for changes from time to time. The thread that sends the
+    queries exists only while requests wait, so a web server may fork after
+    creating this.
 
     :param max_waiters: maximum number of requests that wait at the same time.
-    :param interval_s: time between queries; the first ones after a request
-        starts to wait are more frequent.
+    :param interval_s: time between queries.
+    :param news: what is listened to from the first wait on; None: nothing.
     """
 
     def __init__(
-        self, ask: Question, *, max_waiters: int, interval_s: float
+        self,
+        ask: Question,
+        *,
+        max_waiters: int,
+        interval_s: float,
+        news: Source | None = None,
     ) -> None:
         self._ask = ask
         self._max_waiters = max_waiters
         self._interval_s = interval_s
-        self._pause_s = 0.0
+        self._source = news
+        # Revisions in recent news with the time, the newest at the end: a
+        # request may start to wait just after the news has arrived.
+        self._news: dict[str, tuple[int, float]] = {}
         self._lock = threading.Lock()
         # A dict, because it keeps the order of arrival.
         self._waiters: dict[_Waiter, None] = {}
@@ -71,7 +93,7 @@ class Waiters:
         revision: int,
         limit_s: float,
         *,
-        place: int = 0,
+        place: int | None = 0,
         project_id: str = "",
     ) -> bool:
         """Wait until a session has a later revision.
@@ -80,7 +102,8 @@ class Waiters:
         project with the most requests.
 
         :param place: rank within the project; the request with the highest
-            place is the first to make room.
+            place is the first to make room. None: the request waits in any
+            case, and never makes room.
         :returns: False if the session has not changed in time or no longer
             exists, or if the request had to make room.
         :raises TooManyWaiters: if this request would have to make room.
@@ -89,6 +112,8 @@ class Waiters:
         waiter = _Waiter(
             session_id, revision, threading.Event(), place, project_id
         )
+        if self._source is not None:
+            self._source.start(self.changed)
         self._add(waiter)
         try:
             waiter.done.wait(limit_s)
@@ -98,6 +123,23 @@ class Waiters:
         if waiter.failure is not None:
             raise waiter.failure
         return waiter.changed
+
+    def changed(self, revisions: Mapping[str, int]) -> None:
+        """Wake the requests that wait for these sessions."""
+        now_s = time.monotonic()
+        with self._lock:
+            for name, revision in revisions.items():
+                self._news.pop(name, None)
+                self._news[name] = revision, now_s
+            while self._news:
+                oldest = next(iter(self._news))
+                if self._is_recent(self._news[oldest], now_s):
+                    break
+                del self._news[oldest]
+        self._wake((), revisions)
+
+    def _is_recent(self, news: tuple[int, float], now_s: float) -> bool:
+        return now_s < news[1] + self._interval_s
 
     @property
     def count(self) -> int:
@@ -112,6 +154,8 @@ class Waiters:
             thread = self._thread
             for waiter in self._waiters:
                 waiter.done.set()
+        if self._source is not None:
+            self._source.stop()
         if thread is not None:
             thread.join()
 
@@ -119,32 +163,43 @@ class Waiters:
         with self._lock:
             if self._closing.is_set():
                 raise TooManyWaiters
-            if len(self._waiters) >= self._max_waiters:
-                self._make_room(waiter)
+            news = self._news.get(waiter.session_id, (-1, 0.0))
+            if news[0] > waiter.revision and self._is_recent(
+                news, time.monotonic()
+            ):
+                waiter.changed = True
+                waiter.done.set()
+                return
+            if waiter.place is not None:
+                self._make_room(waiter, waiter.place)
             self._waiters[waiter] = None
-            self._pause_s = min(_FIRST_INTERVAL_S, self._interval_s)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="waiters", daemon=True
                 )
                 self._thread.start()
 
-    def _make_room(self, waiter: _Waiter) -> None:
-        counts = collections.Counter(one.project_id for one in self._waiters)
+    def _make_room(self, waiter: _Waiter, place: int) -> None:
+        places = {
+            one: one.place for one in self._waiters if one.place is not None
+        }
+        if len(places) < self._max_waiters:
+            return
+        counts = collections.Counter(one.project_id for one in places)
         own = counts[waiter.project_id] + 1
         most = max(counts.values(), default=0)
         if most > own:
             # Even if it makes room, that project has no fewer requests than
             # the new request's project.
-            crowd = [w for w in self._waiters if counts[w.project_id] == most]
-            last = max(crowd, key=lambda other: other.place)
+            crowd = [w for w in places if counts[w.project_id] == most]
+            last = max(crowd, key=places.__getitem__)
         else:
-            mine = [w for w in self._waiters if counts[w.project_id] >= own]
-            mine += [
-                w for w in self._waiters if w.project_id == waiter.project_id
-            ]
-            last = max(mine, key=lambda other: other.place, default=waiter)
-            if last.place <= waiter.place:
+            mine = [w for w in places if counts[w.project_id] >= own]
+            mine += [w for w in places if w.project_id == waiter.project_id]
+            if not mine:
+                raise TooManyWaiters
+            last = max(mine, key=places.__getitem__)
+            if places[last] <= place:
                 raise TooManyWaiters
         self._waiters.pop(last, None)
         last.done.set()
@@ -152,10 +207,7 @@ class Waiters:
     def _run(self) -> None:
         while known := self._known():
             self._ask_for(known)
-            with self._lock:
-                pause_s = self._pause_s
-                self._pause_s = min(2 * pause_s, self._interval_s)
-            self._closing.wait(pause_s)
+            self._closing.wait(self._interval_s)
 
     def _known(self) -> frozenset[str]:
         """Return the sessions to query; if there are none, the thread ends."""

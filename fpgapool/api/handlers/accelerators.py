@@ -18,7 +18,7 @@ _MEMBERS = [str(one.shown) for one in description.ACCELERATOR.shown]
 
 def index(call: calls.Call) -> calls.Answer:
     """List the accelerators."""
-    known = call.backends.load_library().visible(call.caller.project_id)
+    known = call.backends.library.get().visible(call.caller.project_id)
     members = [_document(call, profile) for profile in known.values()]
     return calls.Answer(
         document=paging.listing(
@@ -30,8 +30,12 @@ def index(call: calls.Call) -> calls.Answer:
 def show(call: calls.Call) -> calls.Answer:
     """Show an accelerator; one of the caller's project takes precedence."""
     name = call.path["name"]
-    library = call.backends.load_library()
+    library = call.backends.library.get()
     key = library.resolve(name, call.caller.project_id or "")
+    if key is None:
+        # Another process may just have recorded it.
+        library = call.backends.load_library()
+        key = library.resolve(name, call.caller.project_id or "")
     if key is not None:
         document = _document(call, library.profiles[key])
         return calls.Answer(document={"accelerator": document})

@@ -27,6 +27,7 @@ from fpgapool.bitstreams import library
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
+from fpgapool.objects import bitstream
 from fpgapool.objects import declaration
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
@@ -91,14 +92,15 @@ def create(call: calls.Call) -> calls.Answer:
     wanted["shapes"] = tuple(dict.fromkeys(wanted.get("shapes", ())))
     bitstream_id = str(uuid.uuid4())
     defaults = {"name": wanted["accelerator"], "version": "1.0"}
-    call.backends.conductor.change_bitstream(
+    _change(
+        call,
         objects.CreateBitstream(
             bitstream_id=bitstream_id,
             project_id=call.project_id,
             user_id=call.caller.user_id or "",
             public=public,
             **{**defaults, **wanted},
-        )
+        ),
     )
     return _answer(
         call,
@@ -123,13 +125,14 @@ def update(call: calls.Call) -> calls.Answer:
         "description": record.description,
         "visibility": library.visibility_of(record),
     }
-    call.backends.conductor.change_bitstream(
+    _change(
+        call,
         objects.UpdateBitstream(
             bitstream_id=record.bitstream_id,
             name=wanted.get("name"),
             description=wanted.get("description"),
             public=public,
-        )
+        ),
     )
     return _answer(call, _reread(call, record.bitstream_id))
 
@@ -139,9 +142,7 @@ def delete(call: calls.Call) -> calls.Answer:
     record = _find(call)
     call.require(call.policy, record.project_id)
     call.audit.before = {"name": record.name, "state": record.state}
-    call.backends.conductor.change_bitstream(
-        objects.DeleteBitstream(bitstream_id=record.bitstream_id)
-    )
+    _change(call, objects.DeleteBitstream(bitstream_id=record.bitstream_id))
     call.audit.record_own(
         call.caller,
         "bitstream delete",
@@ -220,9 +221,7 @@ def upload(call: calls.Call) -> calls.Answer:
     with files.uploads.place(call.project_id):
         location = files.store.write(record, incoming)
         with _kept_if_right(call, record.bitstream_id, location):
-            call.backends.conductor.change_bitstream(
-                _checked(call, record, incoming, location)
-            )
+            _change(call, _checked(call, record, incoming, location))
     return _answer(call, _reread(call, record.bitstream_id))
 
 
@@ -321,13 +320,19 @@ def _document(
 # Deciding and sharing.
 
 
+def _change(call: calls.Call, change: bitstream.BitstreamChange) -> None:
+    """Have the conductor record a change; later answers show it."""
+    call.backends.conductor.change_bitstream(change)
+    call.backends.library.forget()
+
+
 def _decide(
     call: calls.Call,
     decision: objects.DecideBitstream,
     record: db_api.BitstreamRecord,
 ) -> calls.Answer:
     call.audit.before = {"state": record.state}
-    call.backends.conductor.change_bitstream(decision)
+    _change(call, decision)
     return _answer(call, _reread(call, record.bitstream_id))
 
 
@@ -341,12 +346,13 @@ def _share(call: calls.Call, shared: bool) -> calls.Answer:
         codes.INVALID_REQUEST,
     )
     call.audit.before = {"projects": list(record.projects)}
-    call.backends.conductor.change_bitstream(
+    _change(
+        call,
         objects.ShareBitstream(
             bitstream_id=record.bitstream_id,
             project_id=project_id,
             shared=shared,
-        )
+        ),
     )
     return _answer(call, _reread(call, record.bitstream_id))
 

@@ -54,7 +54,7 @@ def create(call: calls.Call) -> calls.Answer:
     now = _Now(view)
     if view.state == states.READY:
         # The request was repeated: the client may not have the secret.
-        row = call.backends.database.get_session(view.session_id)
+        row = call.backends.database.session_head(view.session_id)
         now = _now(call, row) if row else now
     answer = _answer(call, now, status=202)
     location = {"Location": call.url("sessions", view.session_id)}
@@ -72,25 +72,70 @@ def index(call: calls.Call) -> calls.Answer:
 def show(call: calls.Call) -> calls.Answer:
     """Show a session, optionally after waiting for a change."""
     row = _find(call)
+    is_known = call.has(str(row.revision))
     if calls.has_ended(row):
-        return _ended(call, row)
+        return _unchanged(call, row) if is_known else _ended(call, row)
     wait_s = min(
         call.query.get("wait_s", 0.0), call.backends.limits.max_wait_s
     )
-    known = call.query.get("revision", row.revision)
+    known = call.query.get("revision", _known(call, row))
     may_wait = wait_s > 0 and _may_change(row)
     if row.revision != known or not may_wait:
+        if is_known:
+            return _unchanged(call, row)
         now = _now(call, row)
         # If the leader did not return the secret of a READY session, the
         # client may still have to wait for it.
         if now.view.revision != known or not may_wait:
             return _answer(call, now)
-    _wait(call, row, known, wait_s)
+    has_changed = _wait(call, row, known, wait_s)
     call.recorded = False
-    return _answer(call, _now(call, _find(call)))
+    if has_changed:
+        return _answer(call, _changed(call, row))
+    row = _find(call)
+    if call.has(str(row.revision)):
+        return _unchanged(call, row)
+    return _answer(call, _now(call, row))
 
 
-def _ended(call: calls.Call, row: db_api.SessionRecord) -> calls.Answer:
+def _known(call: calls.Call, row: db_api.SessionHead) -> int:
+    """Return the revision that the client has by its ETags, or the current."""
+    if not call.etags or call.has(str(row.revision)):
+        return row.revision
+    return max((int(tag) for tag in call.etags if tag.isdecimal()), default=-1)
+
+
+def _unchanged(call: calls.Call, row: db_api.SessionHead) -> calls.Answer:
+    """Return the answer to a client that has the session's revision."""
+    headers = {"ETag": _etag(row.revision)}
+    if row.state in states.LIVE:
+        headers["Retry-After"] = str(call.backends.limits.retry_after_s)
+    return calls.Answer(document=None, status=304, headers=headers)
+
+
+def _etag(revision: int) -> str:
+    # It is weak: places in the queue change without a new revision.
+    return f'W/"{revision}"'
+
+
+def _changed(call: calls.Call, row: db_api.SessionHead) -> _Now:
+    """Return the current state of a session that has changed.
+
+    It probably is READY, and then the leader knows all of it.
+
+    :param row: the session before the change.
+    """
+    mine = row.project_id == call.caller.project_id
+    if mine and call.may(rights.SESSIONS_CONNECT, row.project_id):
+        view = call.ask(
+            lambda leader: leader.session_now(row.session_id, row.project_id)
+        )
+        if view is not None and view.state in states.LIVE:
+            return _Now(view, connectable=view.state == states.READY)
+    return _now(call, _find(call))
+
+
+def _ended(call: calls.Call, row: db_api.SessionHead) -> calls.Answer:
     """Show a session that has ended, from a cache of responses."""
 
     def document() -> Mapping[str, Any] | None:
@@ -102,7 +147,8 @@ def _ended(call: calls.Call, row: db_api.SessionRecord) -> calls.Answer:
         (*asked, call.base_url, call.version),
         document,
     )
-    return calls.Answer(document=None, data=text.data)
+    headers = {"ETag": _etag(row.revision)}
+    return calls.Answer(document=None, data=text.data, headers=headers)
 
 
 def delete(call: calls.Call) -> calls.Answer:
@@ -130,7 +176,7 @@ def delete(call: calls.Call) -> calls.Answer:
                 reason=codes.CANCELLED_BY_CLIENT,
             )
 
-    def has_ended(now: db_api.SessionRecord) -> bool:
+    def has_ended(now: db_api.SessionHead) -> bool:
         # A session that was served may have ended in another way because its
         # worker's report was lost. Repeat the client's report until the
         # session is CLOSED.
@@ -267,7 +313,7 @@ class _Now(NamedTuple):
     connectable: bool = False
 
 
-def _find(call: calls.Call) -> db_api.SessionRecord:
+def _find(call: calls.Call) -> db_api.SessionHead:
     """Return the session that the path identifies.
 
     :raises ApiError: if it does not exist or the caller may not see it.
@@ -287,34 +333,46 @@ def _find(call: calls.Call) -> db_api.SessionRecord:
     return row
 
 
-def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
+def _now(call: calls.Call, row: db_api.SessionHead) -> _Now:
     """Return the current state of a session, with data from the leader."""
     is_ready = row.state == states.READY
     if is_ready and not call.may(rights.SESSIONS_CONNECT, row.project_id):
         return _Now(_recorded(call, row))
     if not is_ready and row.state not in _LEADER_KNOWS_MORE:
-        return _Now(_recorded(call, row))
+        return _Now(_without_secret(_recorded(call, row)))
     project_id = row.project_id if is_ready else ""
     view = call.ask(
         lambda leader: leader.session_now(row.session_id, project_id)
     )
     if view is None:
-        recorded = _recorded(call, row)
-        revision = leaders.without_secret(row.state, row.revision)
-        return _Now(dataclasses.replace(recorded, revision=revision))
+        return _Now(_without_secret(_recorded(call, row)))
     if view.state == states.READY and not is_ready:
         # The row is READY now, too: query again, to get the secret.
-        row = call.backends.database.get_session(row.session_id) or row
+        row = call.backends.database.session_head(row.session_id) or row
         if row.state == states.READY:
             return _now(call, row)
-        return _Now(_recorded(call, row))
+        return _Now(_without_secret(_recorded(call, row)))
     return _Now(view, connectable=is_ready and view.state == states.READY)
 
 
+def _without_secret(view: objects.SessionView) -> objects.SessionView:
+    """Return a view for a client that may still have to wait for a secret."""
+    revision = leaders.without_secret(view.state, view.revision)
+    return dataclasses.replace(view, revision=revision)
+
+
 def _recorded(
-    call: calls.Call, row: db_api.SessionRecord
+    call: calls.Call, head: db_api.SessionHead
 ) -> objects.SessionView:
-    """Return a session without the members that only the leader knows."""
+    """Return a session without the members that only the leader knows.
+
+    It may have changed since its head was read.
+    """
+    row = call.backends.database.get_session(head.session_id)
+    if row is None:
+        raise errors.missing(
+            codes.SESSION_NOT_FOUND, "session", head.session_id
+        )
     pool = call.backends.inventory.get()
     place: dict[str, Any] = {}
     slot = pool.slots_by_id.get(row.slot_id or 0)
@@ -331,11 +389,11 @@ def _recorded(
 
 def _insist(
     call: calls.Call,
-    row: db_api.SessionRecord,
+    row: db_api.SessionHead,
     act: Callable[[], object],
     *,
-    until: Callable[[db_api.SessionRecord], bool],
-) -> db_api.SessionRecord:
+    until: Callable[[db_api.SessionHead], bool],
+) -> db_api.SessionHead:
     """Repeat an action until it takes effect, or no attempts are left.
 
     :param until: returns whether the action has taken effect.
@@ -350,6 +408,8 @@ def _insist(
                 row.session_id,
                 row.revision,
                 _TRY_S,
+                # It takes a thread for so long anyway.
+                place=None,
                 project_id=call.caller.project_id or "",
             )
         except waiters.TooManyWaiters:
@@ -359,7 +419,7 @@ def _insist(
 
 
 def _leading(
-    call: calls.Call, row: db_api.SessionRecord
+    call: calls.Call, row: db_api.SessionHead
 ) -> conductor_rpcapi.ConductorAPI:
     """Return the conductor's client, after checking that a conductor answers.
 
@@ -373,23 +433,26 @@ def _leading(
     return conductor
 
 
-def _is_under_way(row: db_api.SessionRecord, lost_generation: int) -> bool:
+def _is_under_way(row: db_api.SessionHead, lost_generation: int) -> bool:
     """Whether a session has lost a slot, and has or waits for another."""
     return row.state in states.LIVE and (
         row.generation > lost_generation or row.state == states.QUEUED
     )
 
 
-def _may_change(row: db_api.SessionRecord) -> bool:
+def _may_change(row: db_api.SessionHead) -> bool:
     return row.state in states.LIVE or row.reason in codes.REOPENABLE
 
 
 def _wait(
-    call: calls.Call, row: db_api.SessionRecord, known: int, wait_s: float
-) -> None:
-    """Wait until a session changes, unless too many requests wait."""
+    call: calls.Call, row: db_api.SessionHead, known: int, wait_s: float
+) -> bool:
+    """Wait until a session changes, unless too many requests wait.
+
+    :returns: whether it has changed.
+    """
     with contextlib.suppress(waiters.TooManyWaiters):
-        call.backends.waiting.wait(
+        return call.backends.waiting.wait(
             row.session_id,
             known,
             wait_s,
@@ -397,11 +460,13 @@ def _wait(
             place=row.id if row.state == states.QUEUED else 0,
             project_id=call.caller.project_id or "",
         )
+    return False
 
 
 def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:
     """Return a session as its caller may see it."""
-    view, headers = now.view, {}
+    view = now.view
+    headers = {} if status == 202 else {"ETag": _etag(view.revision)}
     if view.state in (states.QUEUED, states.PREPARING) or status == 202:
         headers["Retry-After"] = str(_retry_after_s(call, view))
     return calls.Answer(

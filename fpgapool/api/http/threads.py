@@ -16,6 +16,9 @@ LOG = logging.getLogger(__name__)
 # The remaining threads are for other requests.
 _PROJECT_SHARE = fractions.Fraction(3, 4)
 _WAITING_SHARE = fractions.Fraction(2, 3)
+# The same for a server of which the number of threads is unknown.
+_PROJECT_REQUESTS = 36
+_WAITERS = 16
 
 
 def count(conf: cfg.ConfigOpts) -> int | None:
@@ -32,18 +35,26 @@ def count(conf: cfg.ConfigOpts) -> int | None:
     return threads
 
 
-def most_of_a_project(limit: int, threads: int | None) -> int:
-    """Return how many requests of one project may be in progress."""
+def most_of_a_project(limit: int | None, threads: int | None) -> int:
+    """Return how many requests of one project may be in progress.
+
+    :param limit: the operator's limit; None: there is none.
+    """
     if threads is None:
-        return limit
-    return min(limit, max(1, int(threads * _PROJECT_SHARE)))
+        return _PROJECT_REQUESTS if limit is None else limit
+    share = max(1, int(threads * _PROJECT_SHARE))
+    return share if limit is None else min(limit, share)
 
 
-def most_that_wait(limit: int, threads: int | None) -> int:
-    """Return the number of requests that may wait for sessions."""
+def most_that_wait(limit: int | None, threads: int | None) -> int:
+    """Return the number of requests that may wait for sessions.
+
+    :param limit: the operator's limit; None: there is none.
+    """
     if threads is None:
-        return limit
-    return min(limit, int(threads * _WAITING_SHARE))
+        return _WAITERS if limit is None else limit
+    share = int(threads * _WAITING_SHARE)
+    return share if limit is None else min(limit, share)
 
 
 def _of_uwsgi() -> int | None:

@@ -93,6 +93,19 @@ class PublishSession(Message):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SessionChanged(Message):
+    """Tell the REST API that a session without a front door has changed.
+
+    Its requests that wait for the session then read it.
+    """
+
+    session_id: str
+    revision: int
+    state: str
+    after_commit: ClassVar[bool] = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class AskReport(Message):
     """Request an immediate report from an agent."""
 
@@ -205,6 +218,8 @@ def _subject(message: Message) -> object:
     """Return a key; a message replaces older ones with the same key."""
     if isinstance(message, PublishSession):
         return message.host_uuid, message.view.session_id
+    if isinstance(message, SessionChanged):
+        return message.session_id
     if isinstance(message, AskReport):
         return message.host_uuid
     return id(message)
@@ -212,6 +227,8 @@ def _subject(message: Message) -> object:
 
 def can_wait(message: Message) -> bool:
     """Whether a message may be delayed because no client is waiting for it."""
+    if isinstance(message, SessionChanged):
+        return message.state in _STEPS
     return (
         isinstance(message, PublishSession)
         and message.host_uuid is not None

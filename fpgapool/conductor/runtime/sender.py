@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The threads that send the engine's messages to agents, in order."""
+"""The threads that send the engine's messages to agents and to the REST API,
+in order.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.runtime import batching
 from fpgapool.conductor.runtime import threads
 from fpgapool.rpcapi import agent as agent_rpcapi
+from fpgapool.rpcapi import api as api_rpcapi
 
 LOG = logging.getLogger(__name__)
 
@@ -28,15 +31,17 @@ _MAX_QUEUED = 100_000
 
 
 class Sender:
-    """Sends casts to agents in its own thread, and resolves answers.
+    """Sends casts in its own thread, and resolves answers.
 
     A cast that cannot be sent is logged and dropped: the agent's next report
-    shows that the order was not carried out, and it is sent again.
+    shows that the order was not carried out, and it is sent again. The REST
+    API also looks for changes itself, if less often.
     """
 
     def __init__(
         self,
         agents: agent_rpcapi.AgentAPI,
+        apis: api_rpcapi.ApiAPI,
         epoch: int,
         *,
         name: str,
@@ -46,6 +51,7 @@ class Sender:
         self._name = name
         self._counts = counts or conductor_counts.Counts()
         self._agents = agents
+        self._apis = apis
         self._epoch = epoch
         self._dropped = 0
         # Twice as fast as a bounded Queue.
@@ -74,26 +80,37 @@ class Sender:
             self._counts.dropped[self._name] += 1
             if self._dropped % 1000 == 1:
                 LOG.warning(
-                    "%d messages to agents dropped: the broker is too slow",
+                    "%d messages dropped: the broker is too slow",
                     self._dropped,
                 )
 
     def _run(self) -> None:
         while True:
             batch, ended = batching.gather(self._queue, effects.can_wait)
-            try:
-                with self._agents.together():
-                    self._send_all(batch)
-            except messaging.MessagingException as error:
-                LOG.warning("Messages to agents were lost: %s", error)
+            for tell in (self._tell_agents, self._tell_apis):
+                try:
+                    tell(batch)
+                except messaging.MessagingException as error:
+                    LOG.warning("Messages were lost: %s", error)
             if ended:
                 return
 
-    def _send_all(self, batch: Sequence[effects.Message]) -> None:
-        for host_uuid, views in _views_by_host(batch).items():
-            self._agents.session_changed(host_uuid, self._epoch, views)
-        for message in batch:
-            self._send(message)
+    def _tell_agents(self, batch: Sequence[effects.Message]) -> None:
+        with self._agents.together():
+            for host_uuid, views in _views_by_host(batch).items():
+                self._agents.session_changed(host_uuid, self._epoch, views)
+            for message in batch:
+                self._send(message)
+
+    def _tell_apis(self, batch: Sequence[effects.Message]) -> None:
+        changes = [
+            (message.session_id, message.revision)
+            for message in batch
+            if isinstance(message, effects.SessionChanged)
+        ]
+        most = api_rpcapi.MAX_CHANGES
+        for first in range(0, len(changes), most):
+            self._apis.sessions_changed(dict(changes[first : first + most]))
 
     def _send(self, message: effects.Message) -> None:
         agents, epoch = self._agents, self._epoch

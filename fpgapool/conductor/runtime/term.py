@@ -46,6 +46,7 @@ from fpgapool.core.sizing import groups
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.rpcapi import agent as agent_rpcapi
+from fpgapool.rpcapi import api as api_rpcapi
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 
 LOG = logging.getLogger(__name__)
@@ -87,10 +88,16 @@ class Term:
         self._library = snapshot.accelerators
         self.inherited_count = len(snapshot.live_sessions)
         agents = agent_rpcapi.AgentAPI(watch=counts.rpc.note, keys=keys)
+        apis = api_rpcapi.ApiAPI(watch=counts.rpc.note, keys=keys)
         # Orders to agents must not wait until session views have been sent.
         self._orders, self._news = (
             sender.Sender(
-                agents, epoch, name=name, on_failure=on_failure, counts=counts
+                agents,
+                apis,
+                epoch,
+                name=name,
+                on_failure=on_failure,
+                counts=counts,
             )
             for name in ("orders", "news")
         )

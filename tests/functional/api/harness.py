@@ -107,6 +107,7 @@ class Server(processes.Daemon):
     """gunicorn with the API of a cloud.
 
     :param workspace: where it lives and who cleans up after it.
+    :param threads: how many requests it answers at the same time.
     :param options: of ``[api]``.
     """
 
@@ -115,9 +116,11 @@ class Server(processes.Daemon):
         name: str,
         cloud: clouds.Cloud,
         workspace: process.Workspace,
+        threads: int = THREADS,
         **options: object,
     ) -> None:
         super().__init__(name, workspace, "gunicorn")
+        self._threads = threads
         self.port = process.free_port()
         self.address = f"{process.LOOPBACK}:{self.port}"
         self._cloud = cloud
@@ -139,7 +142,7 @@ class Server(processes.Daemon):
             "gunicorn",
             f"--bind={self.address}",
             "--workers=1",
-            f"--threads={THREADS}",
+            f"--threads={self._threads}",
             "--graceful-timeout=5",
             "fpgapool.wsgi.api:application",
         ]

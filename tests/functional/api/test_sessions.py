@@ -118,6 +118,33 @@ def test_many_long_polls_take_few_threads(api) -> None:
     assert states.count("CANCELLED") == MAX_WAITERS
 
 
+def test_a_change_and_no_clock_ends_a_wait(
+    api, cloud, make_server, rabbitmq
+) -> None:
+    # The next look at the database comes after the request has timed out.
+    slow = make_server(wait_interval_s=harness.TIMEOUT_S, max_wait_s=600)
+    held = _fill(api)
+    waiting = api.open().session
+    path = (
+        f"/v1/sessions/{waiting['id']}?wait_s=600"
+        f"&revision={waiting['revision']}"
+    )
+    vhost = cloud.transport_url.rpartition("/")[2]
+
+    def listeners() -> int:
+        names = rabbitmq.queues(vhost)
+        return sum(name.startswith("fpgapool-api_fanout") for name in names)
+
+    before = listeners()
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        poll = executor.submit(slow.ask, "GET", path)
+        harness.wait_for(lambda: listeners() > before, "a listener")
+        assert slow.close(held[0]["id"]) == 204
+        session = poll.result().session
+    assert session["state"] == "READY"
+    assert session["connection"]["secret"]
+
+
 def test_without_a_conductor_there_are_clear_answers(api, cloud) -> None:
     session = api.open_until_ready()
     cloud.conductor.kill()

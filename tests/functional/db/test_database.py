@@ -556,6 +556,11 @@ def test_sessions_are_found(database, epoch):
     _write(database, epoch, live, done)
     assert database.get_session(done.session_id) == done
     assert database.get_session("unknown") is None
+    head = database.session_head(done.session_id)
+    assert head is not None
+    for one in dataclasses.fields(head):
+        assert getattr(head, one.name) == getattr(done, one.name)
+    assert database.session_head("unknown") is None
     assert database.find_session("p1", live.request_id) == live
     assert database.find_session("p2", live.request_id) is None
 

@@ -163,7 +163,6 @@ def test_server_configuration(plain, known):
     )
     assert conf.transport_url == "rabbit://u:pw@192.0.2.10:5672/"
     assert conf.state_path == str(sandbox.state_path)
-    assert conf.api.max_waiters == 16
     assert conf.bitstreams.store == "file"
     assert conf.keystone_authtoken.auth_type == "password"
     assert conf.nova.auth_type == "password"

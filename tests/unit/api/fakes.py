@@ -560,6 +560,13 @@ class FakeDatabase:
                 return one
         return None
 
+    def session_head(self, session_id: str) -> db_api.SessionHead | None:
+        row = self.get_session(session_id)
+        if row is None:
+            return None
+        names = [one.name for one in dataclasses.fields(db_api.SessionHead)]
+        return db_api.SessionHead(**{one: getattr(row, one) for one in names})
+
     def list_sessions(
         self, filters: db_api.SessionFilter, **options: Any
     ) -> list[db_api.SessionRecord]:
@@ -708,6 +715,7 @@ class Api:
                 self.conf.api,
                 # What a test changes is seen at once.
                 inventory_cache_s=options.get("inventory_cache_s", 0.0),
+                max_project_requests=options.get("max_project_requests", 36),
             ),
         )
         self.app = app.build(self.conf, self.backends, table)

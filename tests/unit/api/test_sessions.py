@@ -529,6 +529,80 @@ def test_waiting_ends_with_the_next_revision(make_world):
     assert answer.json["session"]["connection"]["secret"] == fakes.SECRET
 
 
+def _etag(answer) -> str:
+    tag = answer.headers["etag"]
+    assert tag.startswith('W/"')
+    return tag
+
+
+def _poll(world: fakes.Api, tag: str, query: str = "", path: str = ONE):
+    return world.ask(
+        "GET",
+        path + query,
+        headers={"If-None-Match": tag},
+        # Not modified: there is nothing to check.
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "one",
+    [fakes.queued(), fakes.view(), fakes.view(state="PREPARING")],
+    ids=lambda one: one.state,
+)
+def test_who_polls_with_an_etag_gets_a_session_when_it_has_changed(
+    make_world, one
+):
+    world = make_world(one)
+    tag = _etag(world.ask("GET", ONE))
+
+    def refuse(*_question):
+        raise AssertionError("the leader is not asked for what is known")
+
+    tell, world.conductor.session_now = world.conductor.session_now, refuse
+    for known in (tag, f'"x", {tag}', tag.removeprefix("W/"), "*"):
+        for query in ("", "?wait_s=0.01"):
+            answer = _poll(world, known, query)
+            assert (answer.status_code, answer.content) == (304, b"")
+            assert answer.headers["etag"] == tag
+            assert int(answer.headers["retry-after"]) > 0
+    world.conductor.session_now = tell
+    changed = dataclasses.replace(one, revision=one.revision + 1)
+    world.conductor.views[one.session_id] = changed
+    for query in ("", "?wait_s=30"):
+        answer = _poll(world, tag, query)
+        assert answer.status_code == 200
+        assert _etag(answer) != tag
+
+
+def test_an_etag_of_a_session_that_has_ended_is_known(make_world):
+    world = make_world(fakes.ended())
+    tag = _etag(world.ask("GET", ONE))
+    answer = _poll(world, tag)
+    assert answer.status_code == 304
+    assert "retry-after" not in answer.headers
+    assert _poll(world, 'W/"0"').json["session"]["state"] == states.CLOSED
+
+
+def test_news_ends_a_wait_and_only_the_leader_is_asked_then(make_world):
+    world = make_world(fakes.queued(), max_wait_s=60)
+    ready = fakes.view(revision=2)
+
+    class Source:
+        def start(self, changed):
+            world.conductor.views[ready.session_id] = ready
+            world.database.session_head = None
+            changed({ready.session_id: 2})
+
+        def stop(self):
+            pass
+
+    world.waiting._source = Source()
+    world.waiting._interval_s = 60
+    session = world.ask("GET", f"{ONE}?wait_s=30").json["session"]
+    assert session["connection"]["secret"] == fakes.SECRET
+
+
 def test_waiting_has_an_end(make_world):
     world = make_world(fakes.queued(), max_wait_s=0.01)
     answer = world.ask("GET", f"{ONE}?wait_s=80000")

@@ -182,3 +182,130 @@ def test_a_project_that_has_most_makes_room_for_others(database):
             database.put(fakes.queued(number, revision=2))
         assert all(one.result(LIMIT_S) for one in others)
     made.close()
+
+
+# News.
+
+SOON_S = 10 * LIMIT_S
+
+
+class Source:
+    """News that a test makes."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+        self.stops = 0
+
+    def start(self, changed) -> None:
+        self.starts += 1
+        self.changed = changed
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+@pytest.fixture
+def source():
+    return Source()
+
+
+@pytest.fixture
+def told(database, source):
+    """Give waiters that are woken by news or not in the time of a test."""
+    waiting = waiters.Waiters(
+        database, max_waiters=2, interval_s=SOON_S, news=source
+    )
+    yield waiting
+    waiting.close()
+    assert source.stops == 1
+
+
+def test_news_wakes_all_that_wait_for_a_session_and_no_others(
+    database, source, told
+):
+    for number in range(2):
+        database.put(fakes.queued(number))
+    names = [fakes.queued(number).session_id for number in range(2)]
+    with concurrent.futures.ThreadPoolExecutor(3) as executor:
+        changed, other = (
+            executor.submit(told.wait, name, 1, LIMIT_S) for name in names
+        )
+        third = executor.submit(told.wait, names[0], 1, LIMIT_S, place=None)
+        while told.count < 3:
+            assert not third.done()
+        told.changed({names[0]: 1})
+        told.changed({names[0]: 2, "unknown": 7})
+        assert changed.result(LIMIT_S)
+        assert third.result(LIMIT_S)
+        assert not other.done()
+        told.changed({names[1]: 2})
+        assert other.result(LIMIT_S)
+
+
+def test_news_that_came_just_before_the_wait_is_not_missed(
+    database, source, told
+):
+    database.put(fakes.queued(1))
+    name = fakes.queued(1).session_id
+    told.changed({name: 2})
+    assert told.wait(name, 1, LIMIT_S) is True
+    assert told.wait(name, 2, 0.0) is False
+
+
+def test_old_news_is_forgotten(database, monkeypatch):
+    """A session that is shown without its secret has an older revision."""
+    waiting = waiters.Waiters(database, max_waiters=2, interval_s=5.0)
+    now_s = 100.0
+    monkeypatch.setattr(waiters.time, "monotonic", lambda: now_s)
+    database.put(fakes.queued(1))
+    name = fakes.queued(1).session_id
+    waiting.changed({name: 2})
+    now_s += 5.0
+    assert waiting.wait(name, 1, 0.0) is False
+    waiting.changed({"other": 2})
+    assert set(waiting._news) == {"other"}
+    waiting.close()
+
+
+def test_lost_news_delays_a_wait_and_does_not_break_it(database, source):
+    waiting = waiters.Waiters(
+        database, max_waiters=2, interval_s=0.001, news=source
+    )
+    database.put(fakes.queued(1))
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        woken = executor.submit(
+            waiting.wait, fakes.queued(1).session_id, 1, LIMIT_S
+        )
+        database.wait_asked_for(1)
+        database.put(fakes.queued(1, revision=2))
+        assert woken.result(LIMIT_S)
+    waiting.close()
+
+
+def test_nobody_listens_before_the_first_wait(source, told):
+    assert source.starts == 0
+    told.wait("gone", 1, LIMIT_S)
+    assert source.starts == 1
+
+
+def test_who_waits_in_any_case_takes_no_place(database, source, told):
+    """A request that ends soon, such as one that closes a session."""
+    for number in range(3):
+        database.put(fakes.queued(number))
+    names = [fakes.queued(number).session_id for number in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(5) as executor:
+        urgent = [
+            executor.submit(told.wait, names[0], 1, LIMIT_S, place=None)
+            for _ in range(3)
+        ]
+        while told.count < 3:
+            assert not any(one.done() for one in urgent)
+        patient = [
+            executor.submit(told.wait, name, 1, LIMIT_S) for name in names[1:]
+        ]
+        while told.count < 5:
+            assert not any(one.done() for one in patient)
+        with pytest.raises(waiters.TooManyWaiters):
+            told.wait(names[0], 1, LIMIT_S)
+        told.changed(dict.fromkeys(names, 2))
+        assert all(one.result(LIMIT_S) for one in (*urgent, *patient))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import concurrent.futures
 import dataclasses
 import inspect
 import queue
@@ -635,6 +636,36 @@ def test_a_call_nobody_answers_times_out(transport):
     api = conductor_api.ConductorAPI(call_timeout_s=0.01)
     with pytest.raises(messaging.MessagingTimeout):
         api.pool_summary()
+
+
+def test_calls_beyond_the_limit_wait_for_the_others(serve):
+    """A burst is not refused by a conductor that answers so many at once."""
+    under_way: queue.Queue = queue.Queue()
+    go_on = threading.Semaphore(0)
+
+    class Slow(rpc.Endpoint):
+        target = messaging.Target(version=conductor_api.VERSION)
+
+        def pool_summary(self, ctxt):
+            under_way.put(1)
+            assert go_on.acquire(timeout=WAIT_S)
+            return {}
+
+    serve(conductor_api.TOPIC, "c1", Slow())
+    api = conductor_api.ConductorAPI(call_timeout_s=WAIT_S, max_calls=2)
+    with concurrent.futures.ThreadPoolExecutor(4) as executor:
+        calls = [executor.submit(api.pool_summary) for _ in range(4)]
+        for _ in range(2):
+            under_way.get(timeout=WAIT_S)
+        hurried = conductor_api.ConductorAPI(call_timeout_s=0.01, max_calls=1)
+        hurried._turns.get()
+        with pytest.raises(messaging.MessagingTimeout):
+            hurried.pool_summary()
+        assert under_way.empty()
+        for _ in calls:
+            go_on.release()
+        assert [one.result(WAIT_S) for one in calls] == [{}] * 4
+    assert under_way.qsize() == 2
 
 
 def test_a_client_needs_a_transport():

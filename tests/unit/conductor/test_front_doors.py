@@ -4,9 +4,11 @@
 
 import pytest
 
+from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+from tests.unit.conductor import fake_leases
 from tests.unit.conductor import steps
 from tests.unit.conductor import world
 
@@ -77,3 +79,30 @@ def test_a_front_door_ends_sessions_of_its_own_only(single):
     assert (list(single.wire), single.view(request_id)) == ([], view)
     single.feed(inputs.Cancel("p", view.session_id, None, "X", "a"))
     assert single.view(request_id).state == states.CANCELLED
+
+
+def test_the_rest_api_hears_of_changes_of_sessions_without_front_doors(single):
+    """Not of new ones, for which nobody waits, and of no others."""
+    holder = steps.open_until_ready(single)
+    single.wire.clear()
+    request_id = single.open(None)
+    assert single.sent(effects.SessionChanged) == []
+    single.feed(inputs.Cancel("p", None, request_id, "X", None))
+    view = single.view(request_id)
+    assert single.sent(effects.SessionChanged) == [
+        effects.SessionChanged(view.session_id, 2, states.CANCELLED)
+    ]
+    single.wire.clear()
+    single.feed(inputs.Cancel("p", None, holder, "X", "a"))
+    assert single.view(holder).state == states.CANCELLED
+    assert single.sent(effects.SessionChanged) == []
+
+
+@pytest.mark.parametrize("state", sorted(states.ALL))
+def test_news_that_clients_act_on_does_not_wait_for_more(state):
+    """As it is with news for front doors."""
+    news = effects.SessionChanged("s", 2, state)
+    view = fake_leases.news(2, state)
+    assert effects.can_wait(news) is effects.can_wait(view)
+    later = effects.SessionChanged("s", 3, state)
+    assert effects.newest([news, view, later]) == [view, later]

@@ -24,6 +24,7 @@ from fpgapool.conductor.runtime import persistence
 from fpgapool.conductor.runtime import pump
 from fpgapool.conductor.runtime import sender
 from fpgapool.db import api as db_api
+from fpgapool.rpcapi import api as api_rpcapi
 from fpgapool.vocabulary import codes
 from tests.functional.db import factory
 from tests.harness import waiting
@@ -242,10 +243,22 @@ class FakeAgents:
         return cast
 
 
+class FakeApis:
+    """Collects news for the REST API among an agent's casts."""
+
+    def __init__(self, agents: FakeAgents) -> None:
+        self._agents = agents
+
+    def sessions_changed(self, revisions):
+        self._agents.casts(("sessions_changed", revisions))
+
+
 @pytest.fixture
 def outbox():
     agents = FakeAgents()
-    made = sender.Sender(agents, 7, name="test", on_failure=Collector())
+    made = sender.Sender(
+        agents, FakeApis(agents), 7, name="test", on_failure=Collector()
+    )
     made.start()
     yield made, agents.casts
     made.stop()
@@ -297,6 +310,22 @@ def test_steps_are_told_although_nothing_follows(outbox):
     made.deliver([fake_leases.news(1, "ACTIVE")])
     _, _, _, (view,) = casts.next()
     assert view.state == "ACTIVE"
+
+
+def test_the_rest_api_hears_of_sessions_although_no_host_can_be_told(outbox):
+    made, casts = outbox
+    changes = [
+        effects.SessionChanged(f"s{number}", 3, "READY")
+        for number in range(api_rpcapi.MAX_CHANGES + 1)
+    ]
+    made.deliver([effects.AskReport("away"), *changes])
+    told = dict(casts.next()[1])
+    while len(told) < len(changes):
+        method, revisions = casts.next()
+        assert method == "sessions_changed"
+        assert len(revisions) <= api_rpcapi.MAX_CHANGES
+        told |= revisions
+    assert told == {one.session_id: 3 for one in changes}
 
 
 class FakeCommitter:

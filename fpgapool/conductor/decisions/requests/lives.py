@@ -139,6 +139,15 @@ class Lives(parts.Room):
             for host_uuid in session.front_doors:
                 _, waiting = calls.pop((session.row_id, host_uuid), (None, ()))
                 self._publish(session, host_uuid, *waiting)
+            # Nobody waits for a session that is new.
+            if session.revision > 1 and not (
+                session.front_doors or session.withdrawn
+            ):
+                self._outbox.send(
+                    effects.SessionChanged(
+                        session.session_id, session.revision, session.state
+                    )
+                )
         self._touched.clear()
         for (_, host_uuid), (session, waiting) in calls.items():
             self._publish(session, host_uuid, *waiting)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""News of sessions that conductors send."""
+
+import queue
+
+import pytest
+from oslo_config import cfg
+
+from fpgapool import conf as fpgapool_conf
+from fpgapool.api.backends import news
+from fpgapool.common import exception
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
+from fpgapool.rpcapi import api as api_rpcapi
+from tests.harness import waiting
+
+KEYS = signing.Keys(signing.CONTROL, (b"k" * signing.KEY_BYTES,))
+HOST_KEYS = signing.Keys("host", (b"h" * signing.KEY_BYTES,))
+
+
+@pytest.fixture
+def conf():
+    made = cfg.ConfigOpts()
+    fpgapool_conf.messages.OPTIONS.register(made)
+    made([], project="fpgapool", default_config_files=[])
+    rpc.cleanup()
+    cfg.CONF([], default_config_files=[])
+    rpc.init(url="fake://")
+    yield made
+    rpc.cleanup()
+    cfg.CONF.reset()
+
+
+def listening(conf, keys=None):
+    """Return a listener that hears news, and where it puts them."""
+    heard = queue.SimpleQueue()
+    listener = news.Listener(conf, keys)
+    for _ in range(2):
+        listener.start(heard.put)
+    assert listener._ready.wait(waiting.LIMIT_S)
+    return listener, heard
+
+
+@pytest.mark.parametrize("keys", [None, KEYS])
+def test_all_processes_hear_the_news(conf, keys):
+    listener, heard = listening(conf, keys)
+    api_rpcapi.ApiAPI(keys=keys).sessions_changed({"s": 3})
+    assert heard.get(timeout=waiting.LIMIT_S) == {"s": 3}
+    assert heard.empty()
+    listener.stop()
+
+
+@pytest.mark.security
+def test_only_conductors_send_news(conf):
+    endpoint = rpc._Guard(
+        news.Endpoint(lambda revisions: None), api_rpcapi.TOPIC, KEYS, False
+    )
+    (body, signed) = ('["sessions_changed", {"revisions": {}}]', KEYS.sign)
+    for party, sign in (
+        ("host", signed("host", api_rpcapi.TOPIC, body)),
+        (signing.CONTROL, HOST_KEYS.sign("host", api_rpcapi.TOPIC, body)),
+    ):
+        with pytest.raises(Exception) as raised:
+            endpoint.signed(None, party, body, sign)
+        (_, error, _) = raised.value.exc_info
+        assert isinstance(error, exception.MessageRefused)
+
+
+@pytest.mark.parametrize(
+    "revisions",
+    [None, [], {"s": "1"}, {"s": None}, {7: 1}, dict.fromkeys("ab", True)],
+)
+def test_malformed_news_is_dropped(revisions, caplog):
+    heard = []
+    news.Endpoint(heard.append).sessions_changed(None, revisions)
+    assert heard == []
+    assert "Malformed sessions_changed" in caplog.text
+
+
+def test_a_process_that_never_listened_stops(conf):
+    news.Listener(conf, None).stop()
