@@ -245,7 +245,7 @@ class Watcher:
         )
         check(
             event.paid_bytes
-            == max(session.claimed_bytes - session.input_bytes, 0),
+            == max(session.counted_bytes - session.input_bytes, 0),
             "a claim is paid for again",
             session,
             event,

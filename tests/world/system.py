@@ -12,6 +12,8 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import functools
+import importlib
+import pkgutil
 import queue
 import random
 import secrets
@@ -23,6 +25,7 @@ import typing
 import uuid
 from collections.abc import Callable
 
+from fpgapool import client
 from tests.world import kernel as kernels
 
 #: The kernel of the world that this (operating system's) process runs.
@@ -581,6 +584,9 @@ class _Inhabited:
         self.locals: list[tuple[types.ModuleType, str, type]] = []
         self.threads: list[type] = []
         self.clocked: list[types.FunctionType] = []
+        # What a program imports when it first uses it lives here, too.
+        for each in pkgutil.walk_packages(client.__path__, "fpgapool.client."):
+            importlib.import_module(each.name)
         for name, module in list(sys.modules.items()):
             if module is not None and name.startswith(_INHABITED):
                 self._look(module)
