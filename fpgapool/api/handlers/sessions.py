@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -35,6 +36,9 @@ from fpgapool.vocabulary import states
 # the conductor, which may be lost or arrive too early.
 _TRIES = 10
 _TRY_S = 0.5
+
+# Clients may send any ETag.
+_REVISION = re.compile("[0-9]{1,18}")
 
 _LONGEST_RETRY_S = 60
 
@@ -102,7 +106,10 @@ def _known(call: calls.Call, row: db_api.SessionHead) -> int:
     """Return the revision that the client has by its ETags, or the current."""
     if not call.etags or call.has(str(row.revision)):
         return row.revision
-    return max((int(tag) for tag in call.etags if tag.isdecimal()), default=-1)
+    return max(
+        (int(tag) for tag in call.etags if _REVISION.fullmatch(tag)),
+        default=-1,
+    )
 
 
 def _unchanged(call: calls.Call, row: db_api.SessionHead) -> calls.Answer:

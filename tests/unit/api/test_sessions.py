@@ -545,6 +545,12 @@ def _poll(world: fakes.Api, tag: str, query: str = "", path: str = ONE):
     )
 
 
+@pytest.mark.parametrize("tag", ["9" * 5000, "-1", "\u0663", "x", ""])
+def test_etags_that_are_no_revisions_mean_nothing(make_world, tag):
+    answer = _poll(make_world(fakes.queued()), f'"{tag}"', "?wait_s=0.01")
+    assert answer.status_code == 200
+
+
 @pytest.mark.parametrize(
     "one",
     [fakes.queued(), fakes.view(), fakes.view(state="PREPARING")],
