@@ -26,6 +26,7 @@ from fpgapool.conductor.calls import audits
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.objects import notification
 from fpgapool.protocol import messages as front_messages
+from fpgapool.rpcapi import api as api_rpcapi
 from tests.unit.api import fakes
 from tests.unit.bounds import declared
 from tests.unit.bounds import large
@@ -47,6 +48,7 @@ REST = declared.table("REST API")
 DOOR = declared.table("Front door")
 CONDUCTOR = declared.table("Conductor")
 AGENTS = declared.table("Agents")
+APIS = declared.table("Processes of the API")
 
 
 @pytest.fixture(scope="module")
@@ -295,6 +297,7 @@ def test_every_call_has_a_bound() -> None:
     calls = making.methods("conductor").keys() - {"get_sessions"}
     assert calls == CONDUCTOR.keys()
     assert making.methods("agent").keys() == AGENTS.keys()
+    assert making.methods("api").keys() == APIS.keys()
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -346,7 +349,7 @@ def test_messages_about_one_thing_are_bounded(topic: str) -> None:
     """Their samples have one slot, client or session."""
     wire = making.Wire(collections.defaultdict(lambda: None))
     api = making.api_on(topic, wire)
-    bounds = {"conductor": CONDUCTOR, "agent": AGENTS}[topic]
+    bounds = {"conductor": CONDUCTOR, "agent": AGENTS, "api": APIS}[topic]
     for name, bound in bounds.items():
         for arguments in making.methods(topic)[name]:
             with contextlib.suppress(AttributeError, TypeError):
@@ -354,6 +357,12 @@ def test_messages_about_one_thing_are_bounded(topic: str) -> None:
             sent = wire.sent.pop()
             assert sent["method"] == name
             assert len(json.dumps(sent["kwargs"])) <= max(bound.bytes_, 4096)
+
+
+def test_news_of_sessions_grow_with_their_number() -> None:
+    most = {large.session_id(n): 2**31 for n in range(api_rpcapi.MAX_CHANGES)}
+    text = json.dumps({"revisions": most})
+    assert len(text) <= APIS["sessions_changed"].of(session=len(most))
 
 
 def test_a_report_grows_with_the_slots_of_its_host() -> None:
