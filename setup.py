@@ -18,6 +18,7 @@ import setuptools
 NATIVE = (
     "fpgapool/core/ordered.py",
     "fpgapool/core/queues/ageing.py",
+    "fpgapool/core/queues/applications.py",
     "fpgapool/core/queues/lanes.py",
     "fpgapool/core/queues/queued.py",
     "fpgapool/core/queues/sharing.py",

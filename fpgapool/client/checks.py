@@ -273,7 +273,10 @@ _PLAIN_KEYWORDS: dict[str, Callable[[Any, Any], object]] = {
     "pattern": lambda value, pattern: (
         isinstance(value, str) and re.search(pattern, value)
     ),
-    "type": lambda value, name: type(value) is _PLAIN_TYPES.get(name),
+    # There may be a list of types.
+    "type": lambda value, name: (
+        isinstance(name, str) and type(value) is _PLAIN_TYPES.get(name)
+    ),
 }
 
 

@@ -24,6 +24,7 @@ INNER: dict[str, typing.Callable[..., strategy_api.Strategy]] = {
     "wa": strategies.wa,
     "ra": strategies.ra,
     "wra": strategies.wra,
+    "affinity": strategies.affinity,
     "era": strategies.era,
     "auto": strategies.auto,
     "hjf": strategies.hjf,

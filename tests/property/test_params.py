@@ -3,6 +3,7 @@
 """Parameters that are accepted without jsonschema satisfy jsonschema."""
 
 import jsonschema
+from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,9 @@ VALUES = st.sampled_from(
 FORMS = st.fixed_dictionaries(
     {},
     optional={
-        "type": st.sampled_from(["string", "integer", "boolean", "number"]),
+        "type": st.sampled_from(
+            ["string", "integer", "boolean", "number", ["string", "null"]]
+        ),
         "enum": st.lists(VALUES, min_size=1, max_size=3),
         "minimum": st.integers(0, 2),
         "maximum": st.integers(0, 2),
@@ -27,7 +30,7 @@ NAMES = st.sampled_from("xyz")
 SCHEMAS = st.fixed_dictionaries(
     {},
     optional={
-        "type": st.sampled_from(["object", "string"]),
+        "type": st.sampled_from(["object", "string", ["object"]]),
         "additionalProperties": st.booleans() | FORMS,
         "required": st.lists(NAMES, unique=True, max_size=2),
         "properties": st.dictionaries(NAMES, FORMS),
@@ -36,6 +39,7 @@ SCHEMAS = st.fixed_dictionaries(
 )
 
 
+@example({"x": "a"}, {"properties": {"x": {"type": ["string", "null"]}}})
 @given(st.dictionaries(NAMES, VALUES), SCHEMAS)
 def test_accepted_without_the_library(
     params: dict[str, object], schema: dict[str, object]

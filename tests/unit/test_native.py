@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import importlib
 import pathlib
+import pkgutil
 import runpy
 import sys
 import typing
@@ -13,6 +14,8 @@ import typing
 import pytest
 import setuptools
 
+from fpgapool import core
+from fpgapool import strategies
 from fpgapool.core import what_if
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -51,6 +54,20 @@ def test_isinstance_of_what_is_compiled_is_its_own(name: str) -> None:
         if isinstance(made, type) and made.__module__ == module.__name__:
             bases = {base.__module__ for base in made.__mro__}
             assert bases <= modules | {"builtins", "typing"}, made
+
+
+def test_what_inherits_from_what_is_compiled_is_compiled() -> None:
+    """A copy of anything else would lack the attributes that it adds."""
+    modules = {one[:-3].replace("/", ".") for one in NATIVE}
+    for package in (core, strategies):
+        for found in pkgutil.walk_packages(
+            package.__path__, f"{package.__name__}."
+        ):
+            module = importlib.import_module(found.name)
+            for made in vars(module).values():
+                if isinstance(made, type) and made.__module__ == found.name:
+                    bases = {base.__module__ for base in made.__mro__}
+                    assert found.name in modules or not bases & modules, made
 
 
 def _asked(

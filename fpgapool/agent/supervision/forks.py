@@ -168,7 +168,9 @@ class ForkServer:
             return None
         message: dict[str, typing.Any] = json.loads(data)
         self._ready = True
-        if "ended" in message:
+        # Too late, it is about a process that was given up: its number may
+        # belong to another one soon.
+        if message.get("ended") in self._forked:
             self._forked[message["ended"]] = message["status"]
         return {**message, "fds": fds}
 

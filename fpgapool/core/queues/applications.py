@@ -11,7 +11,11 @@ import math
 from collections import abc
 
 from fpgapool.core import model
+from fpgapool.core import native
+from fpgapool.core import preferences
+from fpgapool.core.queues import kinds as job_kinds
 from fpgapool.core.queues import queued
+from fpgapool.core.queues import sharing
 from fpgapool.core.queues import waiting
 
 # Number of entries per job above which stale ones are removed.
@@ -19,6 +23,7 @@ _MAX_STALE = 2
 _MIN_SWEPT = 64
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class _Application:
     """The waiting jobs of a project with the same ``affinity_key``.
 
@@ -33,6 +38,7 @@ class _Application:
         self.count = 0
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class AffineJobs(waiting.WaitingJobs):
     """All waiting jobs; each group has one accelerator.
 
@@ -40,8 +46,14 @@ class AffineJobs(waiting.WaitingJobs):
         accept it.
     """
 
-    def __init__(self, *args: object, **options: object) -> None:
-        super().__init__(*args, **options)  # type: ignore[arg-type]
+    def __init__(
+        self,
+        strategy: preferences.Preferences,
+        is_home: abc.Callable[[queued.JobGroup, model.HostId], bool],
+        kinds: job_kinds.Kinds | None = None,
+        accounts: sharing.Accounts | None = None,
+    ) -> None:
+        super().__init__(strategy, is_home, kinds, accounts)
         self._named: dict[tuple[str, str], _Application] = {}
         self._of: dict[model.JobId, _Application] = {}
         self._found: dict[model.JobId, int] = {}

@@ -37,6 +37,8 @@ _STEP = 0.3
 # The bounds assume a bit less weight of programming than there is, so that
 # they outlast small changes of it.
 _WEIGHT_MARGIN = 0.8
+# Up to this many entries of kinds that are gone are never removed.
+_MIN_SWEPT = 64
 
 # What the first job of a kind may do.
 #: It has no board at home.
@@ -293,6 +295,8 @@ class Candidates:
         # When bounds end or first jobs are overtaken; kinds that are gone or
         # listed again may still be there.
         self._due: list[tuple[float, int, Kind]] = []
+        # How many there were when those were last removed.
+        self._due_kept = 0
         self._made = 0
         # When the index saw its first job, and the time since then.
         self._base_s = self._now = self._time_s = math.nan
@@ -548,7 +552,16 @@ class Candidates:
 
     def _list(self, kind: Kind) -> None:
         kind.listed_s = kind.due_s
-        heapq.heappush(self._due, (kind.due_s, kind.number, kind))
+        due = self._due
+        heapq.heappush(due, (kind.due_s, kind.number, kind))
+        if len(due) > 2 * self._due_kept + _MIN_SWEPT:
+            due[:] = [
+                (each.listed_s, each.number, each)
+                for each in self.all()
+                if each.listed_s < math.inf
+            ]
+            heapq.heapify(due)
+            self._due_kept = len(due)
 
     def _weigh(self, kind: Kind) -> None:
         """Bound what a job of a kind gets from its own host's network."""

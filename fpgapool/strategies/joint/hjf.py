@@ -130,6 +130,10 @@ class _Kind:
         else:
             place[0].remove(place[1])
 
+    @property
+    def is_empty(self) -> bool:
+        return not (self._new or self._places) and self._stressed.leader < 0
+
     def first(self, view: pool_view.PoolView) -> queued.JobRecord | None:
         """Return the most urgent job; equally stressed ones go by arrival."""
         if self._needs:
@@ -243,8 +247,12 @@ class Kinds(kinds.Kinds):
 
     def remove(self, record: queued.JobRecord) -> None:
         group = typing.cast(queued.JobGroup, record.group)
-        self._of_group[group][record.job.accelerator].remove(record)
-        if not group.count:
+        found, name = self._of_group[group], record.job.accelerator
+        found[name].remove(record)
+        if found[name].is_empty:
+            # Its accelerator may leave the library.
+            del found[name]
+        if not found:
             del self._of_group[group]
 
     def set_done(self, record: queued.JobRecord) -> None:

@@ -125,6 +125,16 @@ def test_lengths_of_queues_follow_every_way_in_and_out(pool) -> None:
     assert pool.ask.figures(0, 5).queued_by_project == {"other": 5}
 
 
+def test_a_corrected_claim_waits_in_the_queue_of_what_it_counts(pool) -> None:
+    _fill_slots(pool)
+    for _ in range(100):
+        pool.engine.pool.overruns.note("liar", "aes", 1e9, 1e12)
+    pool.open(claimed_bytes=1000, project_id="liar")
+    figures = pool.ask.figures(1, 5)
+    assert figures.queued_by_size == (0, 0, 1)
+    assert figures.queued_bytes == 1000
+
+
 def test_slots_of_a_silent_host_are_not_idle(pool) -> None:
     assert pool.ask.figures(1, 1).slots == {"idle": 2}
     pool.memory.registry.hosts["a"].up = False

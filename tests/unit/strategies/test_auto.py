@@ -469,6 +469,16 @@ def test_priorities_come_before_sizes_within_a_project() -> None:
     assert pools.taken(pool.hear(events.SlotReleased, 10)) == [(2, 10)]
 
 
+def test_jobs_that_are_gone_take_no_memory() -> None:
+    pool = make_pool(pools.make_host(1, 1, programmed="m1"))
+    kinds = typing.cast(candidates.Candidates, pool.state.view.kinds)
+    for number in range(1000):
+        pool.submit(pools.make_job(number, **of_m1(1e15)))
+        pool.hear(events.SlotReleased, 10)
+    assert not kinds.all()
+    assert len(kinds._due) < 100
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

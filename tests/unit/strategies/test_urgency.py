@@ -2,6 +2,7 @@
 
 """Orders that change with time: EDF, random, HJF and its rule ``need``."""
 
+import dataclasses
 import math
 import random
 import typing
@@ -215,6 +216,27 @@ def test_hjf_prefers_the_own_host() -> None:
         pools.make_job(5, None, deadline_s=10.0),
     )
     assert pools.taken(output) == [(1, 20), (2, 21), (3, 10), (4, 11)]
+
+
+@pytest.mark.parametrize("rule", hjf.RULES)
+def test_an_accelerator_may_go_when_none_of_its_jobs_waits(rule: str) -> None:
+    other = dataclasses.replace(pools.AES, name="other")
+    pool = pools.make_pool(
+        pools.make_host(1, 1), strategy="hjf", options={"rule": rule}
+    )
+    pool.step(events.AcceleratorsChanged((pools.AES, other)))
+    pool.submit(*(pools.make_job(number) for number in (1, 2)))
+    pool.submit(
+        *(
+            pools.make_job(number, accelerator="other", deadline_s=deadline_s)
+            for number, deadline_s in ((3, None), (4, 99.0))
+        )
+    )
+    pool.step(*(events.JobCancelled(number, "X") for number in (3, 4)))
+    pool.step(events.AcceleratorsChanged((pools.AES,)))
+    assert pools.taken(pool.hear(events.SlotReleased, 10)) == [(2, 10)]
+    index = typing.cast(hjf.Kinds, pool.state.view.kinds)
+    assert not index._of_group
 
 
 def test_hjf_passes_over_jobs_that_fit_no_idle_slot() -> None:

@@ -550,7 +550,9 @@ class SessionBook:
         if change < 0:
             queue = self._queues.pop(session.row_id)
         else:
-            queue = bisect.bisect_left(self._thresholds_bytes(), size_bytes)
+            queue = bisect.bisect_left(
+                self._thresholds_bytes(), session.counted_bytes
+            )
             self._queues[session.row_id] = queue
         self.queued[project_id] += change
         self.queued_bytes[project_id] += change * size_bytes
