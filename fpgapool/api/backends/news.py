@@ -89,9 +89,10 @@ class Listener:
             self._server.start()
         except messaging.MessagingException as error:
             LOG.error(
-                "This process hears no news of sessions, and requests that"
-                " wait for them learn of changes later: %s",
+                "This process hears no news of sessions until a later request"
+                " waits, and requests learn of changes later: %s",
                 error,
             )
+            self._server = None
         else:
             self._ready.set()

@@ -15,8 +15,8 @@ _AGAIN = 2.0
 _MARGIN = 1.4
 # A claim is at most this many times too small; more is not believed.
 _MOST = math.log(1000.0)
-# What is known of all jobs counts as much as this many jobs of a project, and
-# what is known of a project as much as this many jobs with one accelerator.
+# That nothing is known counts as much as this many jobs of a project, and what
+# is known of a project as much as this many jobs with one accelerator.
 _PRIOR = 5.0
 # Means are over about this many of the latest jobs.
 _LATEST = 100
@@ -53,8 +53,8 @@ class Overruns:
     """Learns from jobs that have ended.
 
     Claims are only ever corrected upwards: a claim that is too large harms its
-    own job, and must not make up for others that are too small. Projects whose
-    jobs keep to their claims are not affected by other projects.
+    own job, and must not make up for others that are too small. Projects are not
+    affected by each other.
 
     :param slack: fraction of its claim by which a job may exceed it.
     :param learns: whether it learns at all.
@@ -83,7 +83,7 @@ class Overruns:
         excess = 0.0
         if used_bytes > claimed_bytes * (1 + self._slack):
             excess = min(math.log(used_bytes / max(claimed_bytes, 1)), _MOST)
-        for key in ((project, accelerator), (project,), ()):
+        for key in ((project, accelerator), (project,)):
             if key not in self._known:
                 self._known[key] = _Means()
             self._known[key].add(excess)
@@ -117,7 +117,7 @@ class Overruns:
 
     def _excess(self, project: str, accelerator: str) -> float:
         excess = 0.0
-        for means in self._of((), (project,), (project, accelerator)):
+        for means in self._of((project,), (project, accelerator)):
             excess = (_PRIOR * excess + means.exceeded * means.excess) / (
                 _PRIOR + means.exceeded
             )

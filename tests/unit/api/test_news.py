@@ -3,7 +3,9 @@
 """News of sessions that conductors send."""
 
 import queue
+import threading
 
+import oslo_messaging as messaging
 import pytest
 from oslo_config import cfg
 
@@ -48,6 +50,29 @@ def test_all_processes_hear_the_news(conf, keys):
     api_rpcapi.ApiAPI(keys=keys).sessions_changed({"s": 3})
     assert heard.get(timeout=waiting.LIMIT_S) == {"s": 3}
     assert heard.empty()
+    listener.stop()
+
+
+def test_who_cannot_listen_tries_again_with_the_next_wait(conf, monkeypatch):
+    get_server, ends = rpc.get_server, queue.SimpleQueue()
+
+    def broken(*arguments, **options):
+        server = get_server(*arguments, **options)
+
+        def start():
+            ends.put(threading.current_thread())
+            raise messaging.MessageDeliveryFailure("no broker")
+
+        server.start = start
+        return server
+
+    monkeypatch.setattr(rpc, "get_server", broken)
+    listener = news.Listener(conf, None)
+    listener.start(lambda revisions: None)
+    ends.get(timeout=waiting.LIMIT_S).join(waiting.LIMIT_S)
+    monkeypatch.setattr(rpc, "get_server", get_server)
+    listener.start(lambda revisions: None)
+    assert listener._ready.wait(waiting.LIMIT_S)
     listener.stop()
 
 

@@ -53,7 +53,9 @@ def test_a_project_that_mends_its_ways_is_forgiven() -> None:
 def test_one_who_is_caught_counts_with_more_than_it_probably_needs() -> None:
     learnt = overruns.Overruns(0.1)
     assert learnt.next_claim("p", "aes", 1e9, 1.1e9) == 2.2e9
-    learn(learnt, 200, project="others", factor=10.0)
+    learn(learnt, 200, project="others", factor=1000.0)
+    assert learnt.next_claim("p", "aes", 1e9, 1.1e9) == 2.2e9
+    learn(learnt, 200, factor=10.0)
     assert learnt.next_claim("p", "aes", 1e9, 1.1e9) > 10e9
     assert learnt.next_claim("p", "aes", 1e9, 20e9) == 40e9
 
