@@ -37,8 +37,8 @@ from fpgapool.bitstreams import stores as upkeep
 from fpgapool.common.messaging import context
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory as inventories
+from fpgapool.objects import bounds
 from fpgapool.rpcapi import conductor as conductor_rpcapi
-from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import states

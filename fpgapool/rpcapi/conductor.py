@@ -186,7 +186,65 @@ class _Leader:
             self._turns.put(None)
 
 
-class ConductorAPI(_Leader):
+class _PoolQuestions(_Leader):
+    """Questions about the whole pool; see :class:`ConductorAPI`."""
+
+    @declared.sent_by("_ask")
+    def pool_summary(self) -> dict[str, Any]:
+        """Return a summary of the pool and all its hardware (call).
+
+        For conductors of release 1.0.0: the answer grows with the pool.
+        """
+
+    @declared.sent_by("_ask")
+    def pool_counts(self) -> dict[str, Any]:
+        """Return the pool in numbers (call).
+
+        :returns: the name of the ``strategy``; the number of ``sessions`` by
+            state, including recently ended ones, and of ``queued`` ones by
+            accelerator, of those with the most; ``builtins``, the
+            accelerators that slots run without a file, by shape; ``hosts``,
+            ``hosts_up``, ``devices`` and ``devices_healthy``; ``slots``, by
+            shape and in it by state; and ``generation``, which grows when
+            one of the last five changes.
+        """
+
+    @declared.sent_by("_ask")
+    def hosts_now(self, host_uuids: Iterable[str]) -> dict[str, Any]:
+        """Return what is not in the database about hosts (call).
+
+        :param host_uuids: at most
+            :data:`fpgapool.objects.bounds.MAX_HOSTS`.
+        :returns: by UUID, ``nic_load``, ``queued``, ``last_report_at``,
+            ``link_message`` and ``unusable_slots``, the ids of their rows.
+        """
+
+    @declared.sent_by("_ask")
+    def pool_hosts(self, after: str) -> dict[str, Any]:
+        """Return a page of the hosts, with devices and slots (call).
+
+        Intended for callers that cannot read the database.
+
+        :param after: the UUID after which the page starts.
+        :returns: ``hosts`` and, if there may be more, ``next``, the ``after``
+            of the next page.
+        """
+
+    @declared.sent_by("_ask")
+    def pool_now(self) -> dict[str, Any]:
+        """Return the part of the summary that is not in the database (call).
+
+        For conductors of release 1.0.0: the answer grows with the pool.
+
+        :returns: the name of the ``strategy``; the number of ``sessions`` by
+            state, including recently ended ones, and of ``queued`` ones by
+            accelerator; ``unusable_slots``, the ids of their rows; and
+            ``hosts``, by UUID, with ``nic_load``, ``queued``,
+            ``last_report_at`` and ``link_message``.
+        """
+
+
+class ConductorAPI(_PoolQuestions):
     """Sends casts and calls to the leader.
 
     They are addressed to the leader that sent a message last; if it is unknown
@@ -443,60 +501,6 @@ class ConductorAPI(_Leader):
     @declared.sent_by("_call")
     def revoke_instance_token(self, instance_id: str) -> None:
         """Revoke an instance's token permanently (call); durable on return."""
-
-    @declared.sent_by("_ask")
-    def pool_summary(self) -> dict[str, Any]:
-        """Return a summary of the pool and all its hardware (call).
-
-        For conductors of release 1.0.0: the answer grows with the pool.
-        """
-
-    @declared.sent_by("_ask")
-    def pool_counts(self) -> dict[str, Any]:
-        """Return the pool in numbers (call).
-
-        :returns: the name of the ``strategy``; the number of ``sessions`` by
-            state, including recently ended ones, and of ``queued`` ones by
-            accelerator, of those with the most; ``builtins``, the
-            accelerators that slots run without a file, by shape; ``hosts``,
-            ``hosts_up``, ``devices`` and ``devices_healthy``; ``slots``, by
-            shape and in it by state; and ``generation``, which grows when
-            one of the last five changes.
-        """
-
-    @declared.sent_by("_ask")
-    def hosts_now(self, host_uuids: Iterable[str]) -> dict[str, Any]:
-        """Return what is not in the database about hosts (call).
-
-        :param host_uuids: at most
-            :data:`fpgapool.vocabulary.bounds.MAX_HOSTS`.
-        :returns: by UUID, ``nic_load``, ``queued``, ``last_report_at``,
-            ``link_message`` and ``unusable_slots``, the ids of their rows.
-        """
-
-    @declared.sent_by("_ask")
-    def pool_hosts(self, after: str) -> dict[str, Any]:
-        """Return a page of the hosts, with devices and slots (call).
-
-        Intended for callers that cannot read the database.
-
-        :param after: the UUID after which the page starts.
-        :returns: ``hosts`` and, if there may be more, ``next``, the ``after``
-            of the next page.
-        """
-
-    @declared.sent_by("_ask")
-    def pool_now(self) -> dict[str, Any]:
-        """Return the part of the summary that is not in the database (call).
-
-        For conductors of release 1.0.0: the answer grows with the pool.
-
-        :returns: the name of the ``strategy``; the number of ``sessions`` by
-            state, including recently ended ones, and of ``queued`` ones by
-            accelerator; ``unusable_slots``, the ids of their rows; and
-            ``hosts``, by UUID, with ``nic_load``, ``queued``,
-            ``last_report_at`` and ``link_message``.
-        """
 
     @declared.sent_by("_call")
     def audit(self) -> list[findings.Finding]:

@@ -22,6 +22,7 @@ from openstackclient import shell
 from osc_lib import clientmanager
 
 from fpgapool.osc.sdk import fpgapool_service
+from fpgapool.vocabulary import microversions
 from tests.harness import waiting
 from tests.integration import server
 
@@ -247,7 +248,7 @@ def test_sdk(clouds_yaml: pathlib.Path) -> None:
             session = pool.get_session(
                 session.id, wait_s=10, revision=session.revision
             )
-        assert session.microversion == "1.0"
+        assert session.microversion == microversions.NEWEST
         secret = session.connection_info["secret"]
         renewed = pool.renew_session_secret(session.id)
         while not (renewed.connection_info or {}).get("secret"):

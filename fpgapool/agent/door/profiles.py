@@ -15,8 +15,8 @@ from oslo_log import log as logging
 from fpgapool import objects
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import sender
+from fpgapool.objects import bounds
 from fpgapool.rpcapi import conductor as conductor_api
-from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import capacity
 from fpgapool.vocabulary import names
 

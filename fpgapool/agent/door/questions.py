@@ -28,8 +28,8 @@ from fpgapool.agent.door import profiles
 from fpgapool.agent.door import requests
 from fpgapool.common import exception
 from fpgapool.common.monitoring import ratelimit
+from fpgapool.objects import bounds
 from fpgapool.rpcapi import conductor as conductor_api
-from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from fpgapool.api import call as calls
 from fpgapool.api.http import errors
-from fpgapool.vocabulary import bounds
+from fpgapool.objects import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 

@@ -14,7 +14,7 @@ from typing import Any
 from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
-from fpgapool.vocabulary import bounds
+from fpgapool.objects import bounds
 from fpgapool.vocabulary import states
 
 

@@ -23,9 +23,9 @@ from fpgapool.api.http import instances
 from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.db import api as db_api
+from fpgapool.objects import bounds
 from fpgapool.objects import group as group_objects
 from fpgapool.rpcapi import conductor as conductor_rpcapi
-from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group as description

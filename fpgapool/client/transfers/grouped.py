@@ -85,11 +85,8 @@ def run_group_file(
     # Hash the arguments once, not for each task.
     known = blocks.checked_arguments(arguments)
     piece_bytes = _piece_bytes(group.profile, chunk_multiple_bytes)
-    with transfer.opened(source, destination, size_bytes) as (
-        read,
-        written,
-        length,
-    ):
+    ends = transfer.opened(source, destination, size_bytes)
+    with ends as (read, written, length):
         started_s = time.monotonic()
         done_bytes = output_bytes = tasks = 0
 

@@ -13,8 +13,8 @@ from fpgapool.conductor.calls import checks
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.views import audit
 from fpgapool.db import inventory
+from fpgapool.objects import bounds
 from fpgapool.objects import finding as findings
-from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import shapes
 from fpgapool.vocabulary import states
 

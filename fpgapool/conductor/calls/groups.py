@@ -16,8 +16,8 @@ from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.views import questions
+from fpgapool.objects import bounds
 from fpgapool.objects import group
-from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 

@@ -17,8 +17,8 @@ from fpgapool.conductor.calls import checks
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.views import questions
+from fpgapool.objects import bounds
 from fpgapool.rpcapi import conductor as conductor_rpcapi
-from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import shapes

@@ -90,15 +90,11 @@ class Term:
         agents = agent_rpcapi.AgentAPI(watch=counts.rpc.note, keys=keys)
         apis = api_rpcapi.ApiAPI(watch=counts.rpc.note, keys=keys)
         # Orders to agents must not wait until session views have been sent.
+        make_sender = functools.partial(
+            sender.Sender, agents, apis, epoch, on_failure=on_failure
+        )
         self._orders, self._news = (
-            sender.Sender(
-                agents,
-                apis,
-                epoch,
-                name=name,
-                on_failure=on_failure,
-                counts=counts,
-            )
+            make_sender(name=name, counts=counts)
             for name in ("orders", "news")
         )
         self.committer = persistence.GroupCommitter(

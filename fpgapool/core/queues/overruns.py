@@ -53,8 +53,8 @@ class Overruns:
     """Learns from jobs that have ended.
 
     Claims are only ever corrected upwards: a claim that is too large harms its
-    own job, and must not make up for others that are too small. Projects are not
-    affected by each other.
+    own job, and must not make up for others that are too small. Projects do
+    not affect each other.
 
     :param slack: fraction of its claim by which a job may exceed it.
     :param learns: whether it learns at all.

@@ -21,8 +21,8 @@ from fpgapool.agent import service
 from fpgapool.agent import settings as agent_settings
 from fpgapool.common import exception
 from fpgapool.common.channels import channel
+from fpgapool.objects import bounds
 from fpgapool.protocol import messages
-from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import capacity
 from tests.harness import waiting
 

@@ -15,7 +15,7 @@ import numpy
 import pytest
 
 from fpgapool import client
-from fpgapool.client.transfers import transfer
+from fpgapool.client.transfers import grouped
 from fpgapool.cmd import run
 from fpgapool.vocabulary import codes
 from tests.functional.groupdesk import harness
@@ -195,17 +195,17 @@ def test_each_task_has_the_offset_of_its_piece() -> None:
         }
 
     with open("/dev/zero", "rb") as zeros:
-        size_bytes = 2 * transfer.PIECE_BYTES + 5
+        size_bytes = 2 * grouped.PIECE_BYTES + 5
         found = [
             (offset, len(piece))
-            for offset, piece in transfer._pieces(
-                zeros, size_bytes, transfer._piece_bytes(Fake.profile)
+            for offset, piece in grouped._pieces(
+                zeros, size_bytes, grouped._piece_bytes(Fake.profile)
             )
         ]
     assert found == [
-        (0, transfer.PIECE_BYTES),
-        (transfer.PIECE_BYTES, transfer.PIECE_BYTES),
-        (2 * transfer.PIECE_BYTES, 5),
+        (0, grouped.PIECE_BYTES),
+        (grouped.PIECE_BYTES, grouped.PIECE_BYTES),
+        (2 * grouped.PIECE_BYTES, 5),
     ]
 
 

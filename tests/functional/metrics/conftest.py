@@ -33,7 +33,11 @@ def cloud(
     """Give a pool with two slots."""
     return make_cloud(
         clouds.HostPlan("board", slots=2),
-        options={"metrics": {**ports, "max_projects": 1}},
+        options={
+            "metrics": {**ports, "max_projects": 1},
+            # Learnt thresholds would depend on earlier tests.
+            "scheduler": {"first_threshold_bytes": 20_000_000},
+        },
     )
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from fpgapool.api.http import microversion
 from fpgapool.db import api as db_api
+from fpgapool.objects import bounds
 from fpgapool.objects import identity
-from fpgapool.vocabulary import bounds
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 

@@ -26,7 +26,7 @@ from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.conductor.decisions.views import census
 from fpgapool.conductor.decisions.views import summary
 from fpgapool.db import api as db_api
-from fpgapool.vocabulary import bounds
+from fpgapool.objects import bounds
 from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states
 
