@@ -150,15 +150,11 @@ def _near_data(
 ) -> base.Strategy:
     """Compose an ordering with the placement ``ra``.
 
-    :param fallback: what is done with a fixed limit of remote jobs if the
-        options do not say it.
+    :param fallback: its value if the options do not have one.
     """
     opts.check_names(options)
     shared = opts.shared(options)
-    # A reserve that gives way needs no fallback, once it has learnt.
-    early = fallback and shared.fallback is None
     if shared.fallback is None:
-        fallback = fallback and shared.remote_limit is not None
         shared = dataclasses.replace(shared, fallback=fallback)
     if shared.remote_limit is None and claims is None:
         claims = recent_claims.RecentClaims()
@@ -170,7 +166,6 @@ def _near_data(
         shared,
         numpy.random.default_rng(seed),
         queue_of=queue_of,
-        early_fallback=early,
     )
     return base.ComposedStrategy(ordering, placement, claims)
 

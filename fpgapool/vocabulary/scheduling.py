@@ -192,7 +192,7 @@ locality rule.
 """,
         unset="auto",
         choices={
-            "auto": "on for ``wra`` with ``remote_limit``, otherwise off",
+            "auto": "on for ``wra``, otherwise off",
             "on": "give such a slot to the first session that fits",
             "off": "leave such a slot idle",
         },

@@ -33,8 +33,6 @@ class RaPlacement(base.Placement):
 
     :param misses: with affinity: see :class:`.offers.AffineOffers`.
     :param queue_of: see :class:`.offers.Offers`.
-    :param early_fallback: whether ``fallback`` is on as long as too few claims
-        are known to say where work comes from.
 
     ``random`` draws once for each pass in which a job waits and a slot is
     still idle after the arrivals were served: ``generator.permutation(n)`` of
@@ -47,15 +45,14 @@ class RaPlacement(base.Placement):
         generator: numpy.random.Generator,
         misses: int | None = None,
         queue_of: abc.Callable[[float], int] | None = None,
-        early_fallback: bool = False,
     ) -> None:
         self.options = options
         self._generator = generator
         made: dict[str, typing.Any] = {
+            "fallback": bool(options.fallback),
             "counts_skips": options.skip_limit is not None,
             "swaps": options.offer_order != "index",
         }
-        self._early_fallback = early_fallback
         self._offers: abc.Callable[..., offers.Offers]
         self._offers = functools.partial(
             offers.Offers, **made, queue_of=queue_of
@@ -110,10 +107,7 @@ class RaPlacement(base.Placement):
     def _offer(
         self, view: pool_view.PoolView
     ) -> abc.Iterable[strategy.Choice]:
-        fallback = bool(self.options.fallback) or (
-            self._early_fallback and view.slots.shares is None
-        )
-        made = self._offers(view, fallback=fallback)
+        made = self._offers(view)
         if view.slots.idle_total == 1:
             # One slot needs no order, and drawing one would not change the
             # generator.

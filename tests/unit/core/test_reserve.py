@@ -71,7 +71,7 @@ class Pool:
 
 @pytest.mark.parametrize("name", ["ra", "wra"])
 def test_the_reserve_gives_way_and_comes_back(name: str) -> None:
-    pool = Pool(make_pool(name))
+    pool = Pool(make_pool(name, fallback=False))
     pool.learn(FEW, None)
     assert pool.count_remote() == 2 * SLOTS
     # Half of all work is the first host's: it keeps its half.
@@ -79,6 +79,14 @@ def test_the_reserve_gives_way_and_comes_back(name: str) -> None:
         pool.learn(FEW, 0)
     assert pool.count_remote() == SLOTS // 2 + SLOTS
     assert pool.pool.view.slots.kept_for_local() == (SLOTS // 2, SLOTS)
+
+
+def test_by_default_wra_leaves_no_slot_idle_for_it() -> None:
+    """A program that opens a session for each slot at once gets them all."""
+    pool = Pool(make_pool("wra"))
+    for _ in range(4):
+        pool.learn(FEW, 0)
+    assert pool.count_remote() == 2 * SLOTS
 
 
 def test_a_given_limit_is_kept() -> None:

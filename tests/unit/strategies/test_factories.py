@@ -78,8 +78,7 @@ def placement_options(name: str, **options: object) -> typing.Any:
 
 
 def test_defaults() -> None:
-    # The reserve of slots for local jobs gives way by itself.
-    assert placement_options("wra").fallback is False
+    assert placement_options("wra").fallback is True
     assert placement_options("wra", remote_limit=2).fallback is True
     assert placement_options("ra", remote_limit=2).fallback is False
     for name in ("ra", "wra"):
