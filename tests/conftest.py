@@ -8,6 +8,7 @@ may stop, kill or pause its process's own servers, ``own_...``: the next one
 that asks for a URL finds them running.
 """
 
+import gc
 import os
 import pathlib
 import secrets
@@ -41,10 +42,16 @@ def _profile_name() -> str:
     return os.environ.get("HYPOTHESIS_PROFILE", default)
 
 
+#: How many new objects make the garbage collector look. A run keeps a million
+#: of them; as often as usual it would take a quarter of the time.
+_OBJECTS_TO_COLLECT = 50_000
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Load the profile, and choose a seed that can be named afterwards."""
     hypothesis.settings.load_profile(_profile_name())
+    gc.set_threshold(_OBJECTS_TO_COLLECT)
     # The accelerators of the person who runs the tests are not ours.
     os.environ.pop("FPGAPOOL_ACCELERATORS_DIR", None)
     # A job in the background of a script, or of nohup, ignores some of them,
