@@ -66,8 +66,8 @@ class Offers:
         self._counts_skips = counts_skips
         self._swaps = swaps
         self._offered: set[model.SlotId] = set()
-        # First jobs that did not get a slot because they have to wait.
-        self._refused: set[ordered.Key] = set()
+        # First jobs that have to wait for a slot, and its shape.
+        self._refused: dict[ordered.Key, str] = {}
         # Ranks of hosts with an idle slot that fits a job waiting for this
         # host.
         self._local_ranks: list[ordered.Key] | None = None
@@ -216,10 +216,14 @@ class Offers:
             key = self._first_at_once(groups, slot, is_open or self._fallback)
             if key is not None and self._gives_way(record, slot, key):
                 record, taken = self._view.jobs.records[key[-1]], slot
-        if record.key in self._refused:
-            # The next job may get the slots that this one was refused.
-            self._view.jobs.look_at(self._view.now)
-        return self._view.give(record, taken)
+        choice = self._view.give(record, taken)
+        shape = self._refused.get(record.key)
+        if shape is not None:
+            # The next job may get the slot that this one was refused.
+            key = shown.first_fitting(_NO_SLOT, shape)
+            if self._takes_kept(key, shape):
+                self._view.jobs.look_at(self._view.now)
+        return choice
 
     def _takes_kept(self, key: ordered.Key | None, shape: str) -> bool:
         """Return whether the first job that fits a slot takes it by fallback.
@@ -238,7 +242,7 @@ class Offers:
         wait_s = _KEPT_FOR * claimed_bytes / peak
         if record.urgent or times.has_waited(job.arrival_s, wait_s, view.now):
             return True
-        self._refused.add(record.key)
+        self._refused[record.key] = shape
         view.jobs.look_at(times.first_due_s(job.arrival_s, wait_s))
         return False
 
