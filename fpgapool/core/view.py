@@ -79,7 +79,7 @@ class PoolView:
         self._keeps = False
         self._known_shapes: model.Shapes = frozenset()
         self.touched: set[model.HostId] = set()
-        self.wakes = True
+        self.wakes: bool = True
         self.now = -math.inf
         self.next_generation = first_generation
 
