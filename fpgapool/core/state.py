@@ -91,8 +91,8 @@ class PoolState:
         wakeups: bool = True,
     ) -> None:
         self._strategy = strategy
-        self._wakeups = wakeups
         self._view = pool_view.PoolView(strategy, first_generation)
+        self._view.wakes = wakeups
         self._slots = self._view.slots
         self._jobs = self._view.jobs
         self._reservations = self._view.reservations
@@ -301,7 +301,7 @@ class PoolState:
         if jobs.quiet_until_s <= now:
             self._admission.reject_overdue(now)
             released = jobs.release_due(now)
-            if (self._admission.hurry(now) or released) and self._wakeups:
+            if (self._admission.hurry(now) or released) and self._view.wakes:
                 outcome.pass_due = True
         if outcome.pass_due or self._look_s <= now:
             self._run_pass()
@@ -377,9 +377,9 @@ class PoolState:
     def _next_look_s(self) -> float:
         after_s = self._strategy.look_again_s(self._view)
         if after_s is None:
-            return self._jobs.look_s if self._wakeups else math.inf
+            return self._jobs.look_s if self._view.wakes else math.inf
         if (
-            not self._wakeups
+            not self._view.wakes
             or not self._jobs.count
             or not self._slots.idle_total
         ):
@@ -391,7 +391,7 @@ class PoolState:
         if self._wake_s <= self._view.now:
             self._wake_s = math.inf
         due_s = min(
-            self._jobs.next_due_s(with_patience=self._wakeups),
+            self._jobs.next_due_s(with_patience=self._view.wakes),
             self._look_s,
             self._members.wake_s,
             self._hardware.next_drain_s,

@@ -41,6 +41,8 @@ class PoolView:
         them.
     :ivar boards: the boards with idle slots as vectors; None: the strategy
         does not estimate rates.
+    :ivar wakes: whether a pass follows when the strategy wants one without an
+        event.
     :ivar reservations: reservations of slots for instances. To strategies, a
         reserved slot is not up.
     """
@@ -77,6 +79,7 @@ class PoolView:
         self._keeps = False
         self._known_shapes: model.Shapes = frozenset()
         self.touched: set[model.HostId] = set()
+        self.wakes: bool = True
         self.now = -math.inf
         self.next_generation = first_generation
 

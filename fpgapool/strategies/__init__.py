@@ -150,10 +150,12 @@ def _near_data(
 ) -> base.Strategy:
     """Compose an ordering with the placement ``ra``.
 
-    :param fallback: its value if the options do not have one.
+    :param fallback: its value if the options do not have one: jobs then wait
+        before they take slots that are kept for others.
     """
     opts.check_names(options)
     shared = opts.shared(options)
+    after_wait = shared.fallback is None
     if shared.fallback is None:
         shared = dataclasses.replace(shared, fallback=fallback)
     if shared.remote_limit is None and claims is None:
@@ -166,6 +168,7 @@ def _near_data(
         shared,
         numpy.random.default_rng(seed),
         queue_of=queue_of,
+        after_wait=after_wait,
     )
     return base.ComposedStrategy(ordering, placement, claims)
 

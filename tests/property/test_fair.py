@@ -412,8 +412,9 @@ def fair(name: str, **weights: float) -> shared.SharedStrategy:
 
 
 def busy(name: str) -> strategy.Strategy:
-    """Make a strategy that keeps no slot idle."""
-    made: strategy.Strategy = getattr(strategies, name)({}, 0)
+    """Make a strategy; wra keeps no slot idle for jobs of its own host."""
+    options = {"fallback": True} if name == "wra" else {}
+    made: strategy.Strategy = getattr(strategies, name)(options, 0)
     return made
 
 

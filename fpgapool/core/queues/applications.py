@@ -40,11 +40,7 @@ class _Application:
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class AffineJobs(waiting.WaitingJobs):
-    """All waiting jobs; each group has one accelerator.
-
-    :ivar look_s: when the first job that declined a slot in this pass would
-        accept it.
-    """
+    """All waiting jobs; each group has one accelerator."""
 
     def __init__(
         self,
@@ -120,10 +116,6 @@ class AffineJobs(waiting.WaitingJobs):
         application.misses = 0
         self.remove(record)
 
-    def forget_arrivals(self) -> None:
-        super().forget_arrivals()
-        self.look_s = math.inf
-
     # -- for placements --------------------------------------------------
 
     def since_s(self, record: queued.JobRecord) -> float:
@@ -162,7 +154,3 @@ class AffineJobs(waiting.WaitingJobs):
         missed = {id(one): one for one in map(self._of.__getitem__, job_ids)}
         for application in missed.values():
             application.misses += 1
-
-    def look_at(self, time_s: float) -> None:
-        """Request another pass at this time, or earlier if one is due."""
-        self.look_s = min(self.look_s, time_s)

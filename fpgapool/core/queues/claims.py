@@ -26,10 +26,12 @@ class Shares(typing.NamedTuple):
     :param by_host: each host's part of the claimed bytes.
     :param claim_count: how many claims say so; fewer than are known if a few
         have most of the bytes.
+    :param mean_bytes: of the claims.
     """
 
     by_host: dict[model.HostId | None, float]
     claim_count: float
+    mean_bytes: float
 
 
 class RecentClaims:
@@ -90,9 +92,12 @@ class RecentClaims:
         )
         if len(sizes) < _FEWEST:
             return
-        shares = np.asarray(sizes) / max(sizes)
+        most_bytes = max(sizes)
+        shares = np.asarray(sizes) / most_bytes
+        mean_bytes = float(shares.mean()) * most_bytes
         shares /= shares.sum()
         by_host: dict[model.HostId | None, float] = {}
         for host_id, share in zip(hosts, shares.tolist(), strict=True):
             by_host[host_id] = by_host.get(host_id, 0.0) + share
-        self.shares = Shares(by_host, 1.0 / float(shares @ shares))
+        claim_count = 1.0 / float(shares @ shares)
+        self.shares = Shares(by_host, claim_count, mean_bytes)

@@ -27,7 +27,8 @@ class WaitingJobs(lanes.Lanes):
     :ivar of_instances: the keys of waiting jobs, by instance and accelerator.
     :ivar patience: when jobs stop waiting for their own host.
     :ivar quiet_until_s: a time before which no timer is due.
-    :ivar look_s: when another pass should follow even without an event.
+    :ivar look_s: when the first job that declined a slot in this pass, or was
+        refused it, would get it.
     :ivar skipped: jobs that were passed over; None: they are not recorded.
     """
 
@@ -233,6 +234,14 @@ class WaitingJobs(lanes.Lanes):
         }
 
     # -- times -----------------------------------------------------------
+
+    def look_at(self, time_s: float) -> None:
+        """Request another pass at this time, or earlier if one is due."""
+        self.look_s = min(self.look_s, time_s)
+
+    def forget_arrivals(self) -> None:
+        super().forget_arrivals()
+        self.look_s = math.inf
 
     def release_due(self, now: float) -> bool:
         """Let jobs that have waited long enough use other hosts.

@@ -17,6 +17,8 @@ from fpgapool.core.queues import queued
 from fpgapool.core.queues import times
 from fpgapool.core.topology import slots
 
+# No slot has this id, so no job avoids it.
+_NO_SLOT = -1
 # Up to this many hosts with idle slots, a loop is faster than the indexes.
 _FEW = 4
 # How many jobs for each slot count at most as delayed by programming.
@@ -27,6 +29,8 @@ _PATIENCE = 20.0
 # How many of the first jobs of a slot's own host are looked at for one that
 # needs no programming.
 _LOOK_AT = 4
+# A job takes a slot that is kept for others after so many times its own time.
+_KEPT_FOR = 10.0
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -35,6 +39,8 @@ class Offers:
 
     :param fallback: whether a slot that the rules give to no job goes to the
         first job that fits it.
+    :param after_wait: whether this job must have waited before, see
+        :meth:`_takes_kept`.
     :param counts_skips: whether to count how often jobs are passed over.
     :param swaps: whether a job may get, instead of the offered slot, one that
         need not be programmed.
@@ -51,13 +57,17 @@ class Offers:
         counts_skips: bool,
         swaps: bool,
         queue_of: abc.Callable[[float], int] | None = None,
+        after_wait: bool = False,
     ) -> None:
         self._view = view
+        self._shares = view.slots.shares if after_wait and view.wakes else None
         self._queue_of = queue_of
         self._fallback = fallback
         self._counts_skips = counts_skips
         self._swaps = swaps
         self._offered: set[model.SlotId] = set()
+        # First jobs that have to wait for a slot, and its shape.
+        self._refused: dict[ordered.Key, str] = {}
         # Ranks of hosts with an idle slot that fits a job waiting for this
         # host.
         self._local_ranks: list[ordered.Key] | None = None
@@ -160,9 +170,12 @@ class Offers:
         ]
         if not groups:
             return
-        if self._fallback:
+        falls_back = self._fallback and self._takes_kept(
+            self._view.jobs.shown.first_fitting(_NO_SLOT, shape), shape
+        )
+        if falls_back:
             yield (shape, False)
-        if self._fallback or any(map(self._has_remote_job, groups)):
+        if falls_back or any(map(self._has_remote_job, groups)):
             yield (shape, True)
 
     def _has_remote_job(self, group: queued.JobGroup) -> bool:
@@ -189,7 +202,9 @@ class Offers:
         if self._counts_skips and is_open:
             self._skip_before(first, slot)
         if first is None and self._fallback:
-            first = shown.first_fitting(slot.id, slot.shape)
+            fitting = shown.first_fitting(slot.id, slot.shape)
+            if self._takes_kept(fitting, slot.shape):
+                first = fitting
         if first is None:
             return None
         record = self._view.jobs.records[first[-1]]
@@ -201,7 +216,35 @@ class Offers:
             key = self._first_at_once(groups, slot, is_open or self._fallback)
             if key is not None and self._gives_way(record, slot, key):
                 record, taken = self._view.jobs.records[key[-1]], slot
-        return self._view.give(record, taken)
+        choice = self._view.give(record, taken)
+        shape = self._refused.get(record.key)
+        if shape is not None:
+            # The next job may get the slot that this one was refused.
+            key = shown.first_fitting(_NO_SLOT, shape)
+            if self._takes_kept(key, shape):
+                self._view.jobs.look_at(self._view.now)
+        return choice
+
+    def _takes_kept(self, key: ordered.Key | None, shape: str) -> bool:
+        """Return whether the first job that fits a slot takes it by fallback.
+
+        It waits for a multiple of the time that it needs the slot, or that a
+        mean claim needs it if that is shorter. Then the pool looks again.
+
+        :param key: of the job; None: there is none.
+        """
+        if key is None or self._shares is None:
+            return key is not None
+        view, record = self._view, self._view.jobs.records[key[-1]]
+        job = record.job
+        claimed_bytes = min(job.claimed_bytes, self._shares.mean_bytes)
+        peak = view.accelerators[job.accelerator].peak_in(shape)
+        wait_s = _KEPT_FOR * claimed_bytes / peak
+        if record.urgent or times.has_waited(job.arrival_s, wait_s, view.now):
+            return True
+        self._refused[record.key] = shape
+        view.jobs.look_at(times.first_due_s(job.arrival_s, wait_s))
+        return False
 
     def _first_at_once(
         self,

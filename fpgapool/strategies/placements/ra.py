@@ -33,6 +33,8 @@ class RaPlacement(base.Placement):
 
     :param misses: with affinity: see :class:`.offers.AffineOffers`.
     :param queue_of: see :class:`.offers.Offers`.
+    :param after_wait: see :class:`.offers.Offers`; with affinity it has no
+        effect.
 
     ``random`` draws once for each pass in which a job waits and a slot is
     still idle after the arrivals were served: ``generator.permutation(n)`` of
@@ -45,6 +47,8 @@ class RaPlacement(base.Placement):
         generator: numpy.random.Generator,
         misses: int | None = None,
         queue_of: abc.Callable[[float], int] | None = None,
+        *,
+        after_wait: bool = False,
     ) -> None:
         self.options = options
         self._generator = generator
@@ -55,7 +59,7 @@ class RaPlacement(base.Placement):
         }
         self._offers: abc.Callable[..., offers.Offers]
         self._offers = functools.partial(
-            offers.Offers, **made, queue_of=queue_of
+            offers.Offers, **made, queue_of=queue_of, after_wait=after_wait
         )
         if options.affinity:
             self._offers = functools.partial(

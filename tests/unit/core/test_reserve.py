@@ -11,15 +11,20 @@ from fpgapool import strategies
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import state
+from fpgapool.core import strategy
+from fpgapool.core.queues import sharing
+from fpgapool.strategies import shared
 from tests.unit.core import pools
 
 FEW, SLOTS = 100, 4
 
 
 def make_pool(
-    name: str = "wra", hosts: int = 2, **options: object
+    name: str | strategy.Strategy = "wra", hosts: int = 2, **options: object
 ) -> state.PoolState:
-    pool = state.PoolState(getattr(strategies, name)(options, 0))
+    if isinstance(name, str):
+        name = getattr(strategies, name)(options, 0)
+    pool = state.PoolState(name)
     pool.step([events.AcceleratorsChanged((pools.AES,))], 0.0)
     for host_id in range(hosts):
         host = pools.make_host(host_id, SLOTS)
@@ -54,10 +59,12 @@ class Pool:
                 [events.SlotReleased(taken.slot_id, taken.generation)], 0.0
             )
 
-    def learn(self, count: int, host_id: int | None) -> None:
+    def learn(
+        self, count: int, host_id: int | None, size: float = 1.0
+    ) -> None:
         """Let jobs of a host come and go."""
         for _ in range(count):
-            self.submit(host_id)
+            self.submit(host_id, size)
             self.cancel(self.last_id)
 
     def count_remote(self) -> int:
@@ -81,12 +88,59 @@ def test_the_reserve_gives_way_and_comes_back(name: str) -> None:
     assert pool.pool.view.slots.kept_for_local() == (SLOTS // 2, SLOTS)
 
 
-def test_by_default_wra_leaves_no_slot_idle_for_it() -> None:
-    """A program that opens a session for each slot at once gets them all."""
+@pytest.mark.parametrize(("size", "waited_for"), [(1.0, 1.0), (1e6, 2.0)])
+def test_kept_slots_go_to_jobs_that_have_waited(
+    size: float, waited_for: float
+) -> None:
+    """A program that opens a session for each slot at once gets them all.
+
+    It waits 10 times as long as it needs a slot, or a mean session does.
+    """
     pool = Pool(make_pool("wra"))
+    for _ in range(4):
+        pool.learn(FEW, 0, 2.0)
+    orders = pool.pool.step(
+        [
+            events.JobSubmitted(pools.make_job(10000 + n, claimed_bytes=size))
+            for n in range(2 * SLOTS)
+        ],
+        0.0,
+    )
+    assert len(pools.taken(orders)) == SLOTS // 2 + SLOTS
+    (wake,) = [o for o in orders if isinstance(o, instructions.WakeAt)]
+    due_s = 10 * waited_for / pools.AES.peak_bytes_per_s
+    assert math.isclose(wake.time_s, due_s, abs_tol=1e-11)
+    assert not pools.taken(pool.pool.step([], wake.time_s / 2))
+    orders = pool.pool.step([events.Wake()], wake.time_s)
+    assert len(pools.taken(orders)) == SLOTS // 2
+
+
+@pytest.mark.parametrize("options", [{"fallback": True}, {"remote_limit": 1}])
+def test_with_these_options_nobody_waits(options: dict[str, object]) -> None:
+    pool = Pool(make_pool("wra", **options))
     for _ in range(4):
         pool.learn(FEW, 0)
     assert pool.count_remote() == 2 * SLOTS
+
+
+def test_urgent_jobs_take_kept_slots_at_once() -> None:
+    made = shared.SharedStrategy(
+        strategies.wra({}, 0), sharing.ShareOptions(fair=False), max_wait_s=5.0
+    )
+    pool = Pool(make_pool(made))
+    peak = pools.AES.peak_bytes_per_s
+    for _ in range(4):
+        pool.learn(FEW, 0, peak)
+    orders = pool.pool.step(
+        [
+            events.JobSubmitted(
+                pools.make_job(10000 + n, claimed_bytes=peak, arrival_s=-5.0)
+            )
+            for n in range(2 * SLOTS)
+        ],
+        0.0,
+    )
+    assert len(pools.taken(orders)) == 2 * SLOTS
 
 
 def test_a_given_limit_is_kept() -> None:
