@@ -41,11 +41,9 @@ class _Source:
 
     def __init__(self) -> None:
         self._data = slot.memory(slot.CHUNK_BYTES)
-        self._fresh = slot.WINDOW_CHUNKS
 
     def readinto(self, buffer: memoryview) -> int:
-        if self._fresh:
-            self._fresh -= 1
+        if buffer[:4] != self._data[:4]:
             buffer[:] = self._data[: len(buffer)]
         return len(buffer)
 

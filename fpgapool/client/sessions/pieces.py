@@ -7,7 +7,6 @@ Input stays in its buffer until it is acknowledged.
 
 from __future__ import annotations
 
-import collections
 import threading
 from typing import NamedTuple
 
@@ -85,7 +84,9 @@ class Window:
         self.stopped = False
         self._changed = threading.Condition(self.lock)
         self._own: list[memoryview | None] = [None] * buffers
-        self._free = collections.deque(range(buffers))
+        # The last one was used most recently, so it is probably still in the
+        # CPU's cache; others may never be used, and then need no memory.
+        self._free = list(reversed(range(buffers)))
 
     def __len__(self) -> int:
         return len(self._own)
@@ -104,6 +105,10 @@ class Window:
         self._own[number] = buffer
         return buffer
 
+    def limit(self, count: int) -> None:
+        """Use at most this many buffers; call before any is in use."""
+        del self._free[:-count]
+
     def take(self, number: int) -> None:
         """Take a particular free buffer."""
         with self.lock:
@@ -119,7 +124,7 @@ class Window:
                 if self.stopped:
                     raise waiting.Stopped
                 if self._free and self.input.has_room(length_bytes):
-                    return self._free.popleft()
+                    return self._free.pop()
                 if not self._changed.wait(channel.remaining_s(deadline_s)):
                     raise channel.DeadlineExceeded("deadline passed")
 

@@ -11,6 +11,7 @@ import types
 
 import pytest
 
+from fpgapool.client.links import connection
 from fpgapool.client.sessions import pieces
 from fpgapool.client.transfers import feeding
 
@@ -195,3 +196,97 @@ def test_a_source_that_ends_too_early(clock) -> None:
     feeder.join(TIMEOUT_S)
     assert feeder.failure.code == "SIZE_MISMATCH"
     assert flow.sent == [(1.5, 5000), (1.5, -1)]
+
+
+MIB = 1 << 20
+
+
+class Shared:
+    """Shared buffers; an acknowledgement comes when nothing else goes on."""
+
+    shared = object()
+
+    def __init__(self, chunk_bytes: int, buffers: int, multiple: int) -> None:
+        self.chunk_bytes = chunk_bytes
+        self.chunk_multiple_bytes = multiple
+        opened = connection.Opened.from_document(
+            {
+                "chunk_bytes": chunk_bytes,
+                "window_bytes": buffers * chunk_bytes,
+                "resume_secret": "secret",
+                "input_offset": 0,
+                "output_offset": 0,
+            }
+        )
+        self.window = pieces.Window(opened, buffers)
+        self.lengths: list[int] = []
+        self.data = b""
+        self.numbers: set[int] = set()
+        self._flying: list[pieces.Piece] = []
+        self.most_flying = 0
+
+    def reserve(self, length_bytes: int, **_: object) -> pieces.Piece:
+        if not self.window._free:
+            self.acknowledge(1)
+        number = self.window.reserve(length_bytes, 0.0)
+        buffer = memoryview(bytearray(self.chunk_bytes))
+        return pieces.Piece(number, buffer, self.shared)
+
+    def send(self, piece: pieces.Piece, **_: object) -> None:
+        self.lengths.append(len(piece.data))
+        self.data += piece.data
+        self.numbers.add(piece.number)
+        self._flying.append(piece)
+        self.most_flying = max(self.most_flying, len(self._flying))
+
+    def acknowledge(self, count: int) -> None:
+        with self.window.lock:
+            self.window.free(self._flying[:count])
+        del self._flying[:count]
+
+    def stop(self) -> None:
+        pass
+
+
+def copied(flow: Shared, data: bytes) -> Shared:
+    source = feeding.BufferSource(memoryview(data))
+    feeder = source.feeder(flow, len(data), None)
+    feeder.start()
+    feeder.join(TIMEOUT_S)
+    assert feeder.failure is None
+    assert flow.data == data
+    return flow
+
+
+@pytest.mark.parametrize(
+    ("chunk_bytes", "multiple", "piece_bytes", "most_flying"),
+    [
+        (4 * MIB, 1, MIB, 4),
+        (4 * MIB, 3000, 349 * 3000, 4),
+        (4 * MIB, 3 * MIB // 2, 3 * MIB // 2, 2),
+        (4 * MIB, 4 * MIB, 4 * MIB, 2),
+        (MIB // 2, 1, MIB // 2, 8),
+        (CHUNK_BYTES, 1, CHUNK_BYTES, 8),
+    ],
+)
+def test_what_is_copied_fits_in_the_caches(
+    chunk_bytes: int, multiple: int, piece_bytes: int, most_flying: int
+) -> None:
+    flow = Shared(chunk_bytes, 8, multiple)
+    copied(flow, random.Random(2).randbytes(11 * piece_bytes + 7))
+    assert flow.lengths == [piece_bytes] * 11 + [7]
+    assert flow.most_flying == most_flying
+
+
+def test_the_buffer_that_was_used_last_is_used_again() -> None:
+    """A core that is faster than the copies needs one buffer only."""
+    flow = Shared(4 * MIB, 8, 1)
+    send = flow.send
+
+    def send_and_acknowledge(piece: pieces.Piece, **options: object) -> None:
+        send(piece, **options)
+        flow.acknowledge(1)
+
+    flow.send = send_and_acknowledge  # type: ignore[method-assign]
+    copied(flow, bytes(5 * MIB))
+    assert flow.numbers == {0}
