@@ -176,7 +176,7 @@ class MemberList(typing.NamedTuple):
         return {
             "revision": self.revision,
             "hosts": [host.document() for host in self.hosts],
-            "hosts_total": self.hosts_total or len(self.hosts),
+            "hosts_total": self.hosts_total,
         }
 
     @classmethod
