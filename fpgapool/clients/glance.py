@@ -101,7 +101,7 @@ class Glance:
         return found
 
     def download(self, image_id: str, chunk_bytes: int) -> Iterator[bytes]:
-        """Yield the parts of an image's file."""
+        """Return the parts of an image's file; close() ends it early."""
         with _translated():
             answer = self._images.get(
                 f"/v2/images/{image_id}/file", stream=True
@@ -109,7 +109,7 @@ class Glance:
         if answer.status_code == 204:
             answer.close()
             raise exception.StoreFailed(reason="the image has no file")
-        return _parts(answer, max(chunk_bytes, _LEAST_CHUNK_BYTES))
+        return _Parts(answer, max(chunk_bytes, _LEAST_CHUNK_BYTES))
 
     def delete(self, image_id: str) -> None:
         """Delete an image; it may be missing."""
@@ -130,9 +130,27 @@ class Glance:
             path, query = page.get("next"), {}
 
 
-def _parts(answer: Any, chunk_bytes: int) -> Iterator[bytes]:
-    with contextlib.closing(answer), _translated():
-        yield from answer.iter_content(chunk_bytes)
+class _Parts:
+    """Yields an answer's contents; closes it at the end or when closed.
+
+    Closing a generator that has not started would leave the answer open.
+    """
+
+    def __init__(self, answer: Any, chunk_bytes: int) -> None:
+        self._contents = answer.iter_content(chunk_bytes)
+        self.close = answer.close
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            with _translated():
+                part: bytes = next(self._contents)
+        except BaseException:
+            self.close()
+            raise
+        return part
 
 
 @contextlib.contextmanager

@@ -81,6 +81,9 @@ class PoolView:
         self.touched: set[model.HostId] = set()
         self.wakes: bool = True
         self.now = -math.inf
+        # By accelerator; of one time only.
+        self._programming_s: dict[str, float] = {}
+        self._programming_at_s = self.now
         self.next_generation = first_generation
 
     # -- for strategies --------------------------------------------------
@@ -236,6 +239,33 @@ class PoolView:
             ),
             default=accelerator.peak_bytes_per_s,
         )
+
+    def least_programming_s(self, accelerator: model.Accelerator) -> float:
+        """Return how long a slot must at least be programmed for a new job.
+
+        It is 0 if a slot, idle or not, has the accelerator or is getting it.
+        """
+        if self._programming_at_s != self.now:
+            self._programming_at_s = self.now
+            self._programming_s.clear()
+        name = accelerator.name
+        if name not in self._programming_s:
+            held = self.slots.assignments.values()
+            fitting = [
+                slot
+                for slot in self.slots.slots.values()
+                if accelerator.fits(slot.spec.shape)
+            ]
+            self._programming_s[name] = (
+                0.0
+                if any(slot.starts_at_once(name) for slot in fitting)
+                or any(hold.accelerator == name for hold in held)
+                else min(
+                    (slot.spec.programming_time_s for slot in fitting),
+                    default=0.0,
+                )
+            )
+        return self._programming_s[name]
 
     def contender(
         self, record: queued.JobRecord, attach_s: float = 0.0

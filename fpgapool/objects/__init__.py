@@ -28,6 +28,7 @@ from fpgapool.objects.group import GroupView as GroupView
 from fpgapool.objects.group import RevokeClient as RevokeClient
 from fpgapool.objects.group import SetGoal as SetGoal
 from fpgapool.objects.group import UpdateGroup as UpdateGroup
+from fpgapool.objects.group import hosts_from as hosts_from
 from fpgapool.objects.instance import InstanceEntry as InstanceEntry
 from fpgapool.objects.notification import DevicePayload as DevicePayload
 from fpgapool.objects.notification import (

@@ -4,6 +4,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 from typing import Self
 
@@ -127,20 +128,34 @@ class GroupHost(base.Payload):
     certificate_sha256: str | None = None
 
 
+def hosts_from(hosts: Iterable[GroupHost], host_uuid: str) -> list[GroupHost]:
+    """Return hosts in an order that begins with one of them.
+
+    So all hosts of a large group have clients, even if none knows all.
+    """
+    return sorted(
+        hosts, key=lambda one: (one.host_uuid < host_uuid, one.host_uuid)
+    )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 @fields.with_members(base.view_members(description.GROUP))
 class GroupView(base.Payload):
     """Everything that a group's owner may know about it.
 
-    :param hosts: the hosts to which its clients connect.
+    :param hosts: the hosts to which its clients connect, as many as fit.
+    :param hosts_total: how many there are; like ``members_total`` None if all
+        are there.
     :param hosts_revision: incremented with every change of ``hosts``.
     """
 
-    VERSION = base.version(one.in_view for one in description.GROUP.in_view)
+    VERSION = "1.1"
 
     members: tuple[GroupMember, ...] = ()
     hosts: tuple[GroupHost, ...] = ()
     hosts_revision: int = 0
+    hosts_total: int | None = base.added(1, None)
+    members_total: int | None = base.added(1, None)
 
     @classmethod
     def of(cls, record: Any, **others: Any) -> Self:

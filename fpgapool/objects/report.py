@@ -31,7 +31,11 @@ class SlotReport(base.Payload):
         a leader reassigned the slot and died before recording that.
     :param offer: where the next client of an idle slot may connect
         immediately; None: it must wait until the slot is ready.
+    :param beyond_claim: whether its session has exceeded the limit of its
+        order; None: its agent does not report it.
     """
+
+    VERSION = "1.1"
 
     device: str
     slot: int
@@ -50,6 +54,7 @@ class SlotReport(base.Payload):
     resources: dict[str, typing.Any] | None = None
     previous_result: session.SessionResult | None = None
     offer: session.Offer | None = None
+    beyond_claim: bool | None = base.added(1, None)
 
     def to_primitive(self) -> dict[str, typing.Any]:
         """Return its form, which is cached and must not be changed."""

@@ -162,16 +162,21 @@ def _host(value: object, where: str) -> Host:
 
 
 class MemberList(typing.NamedTuple):
-    """The hosts of a group."""
+    """The hosts of a group, as many as fit into a message.
+
+    :ivar hosts_total: how many there are; 0: as many as in ``hosts``.
+    """
 
     revision: int
     hosts: tuple[Host, ...]
+    hosts_total: int = 0
 
     def document(self) -> dict[str, object]:
         """Return the payload of a MEMBERS frame."""
         return {
             "revision": self.revision,
             "hosts": [host.document() for host in self.hosts],
+            "hosts_total": self.hosts_total,
         }
 
     @classmethod
@@ -180,7 +185,8 @@ class MemberList(typing.NamedTuple):
     ) -> MemberList:
         """Check the payload of a MEMBERS frame."""
         found = frames.checked(_MEMBERS, document)
-        return cls(found["revision"], tuple(found["hosts"]))
+        total = found.get("hosts_total", 0)
+        return cls(found["revision"], tuple(found["hosts"]), total)
 
 
 _TEXT = shapes.text()
@@ -232,6 +238,7 @@ _MEMBERS = shapes.Members(
         "revision": frames.OFFSET,
         "hosts": shapes.list_of(_host, most=_MAX_HOSTS),
     },
+    {"hosts_total": _NATURAL},
     others=True,
 )
 

@@ -28,6 +28,7 @@ import importlib
 import json
 import os
 import select
+import signal
 import socket
 import sys
 import typing
@@ -111,7 +112,14 @@ def _serve() -> tuple[str, str] | None:
                 agent.detach()
                 module, settings = json.loads(request)
                 return module, settings
-            pidfd = os.pidfd_open(pid)
+            try:
+                pidfd = os.pidfd_open(pid)
+            except OSError as exc:
+                # Without a pidfd, nobody would notice its end.
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                _tell(agent, {"pid": None, "error": str(exc)})
+                continue
             children[pidfd] = pid
             poller.register(pidfd, select.POLLIN)
             _tell(agent, {"pid": pid}, pidfd)

@@ -308,15 +308,13 @@ class Questions:
         into one message, this host first.
         """
         mine = self._settings.host_uuid
-        hosts = sorted(
-            group.hosts,
-            key=lambda one: (one.host_uuid < mine, one.host_uuid),
-        )
+        hosts = objects.hosts_from(group.hosts, mine)
         return {
             "group_id": group.group_id,
             "accelerator": group.accelerator,
             "hosts": bounds.fitting(map(dataclasses.asdict, hosts)),
             "hosts_revision": group.hosts_revision,
+            "hosts_total": group.hosts_total or len(hosts),
         }
 
 

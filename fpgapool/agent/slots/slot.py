@@ -506,6 +506,7 @@ class Slot:
             energy_j=energy_j,
             previous_result=self.previous_result,
             offer=self._offer(address) if holder is None else None,
+            beyond_claim=bool(running and running.beyond_claim),
         )
 
     def _offer(self, address: Address) -> objects.Offer | None:

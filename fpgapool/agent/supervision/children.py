@@ -439,15 +439,15 @@ class Keeper(abc.ABC, typing.Generic[C]):
         heard, child.link.heard = child.link.heard, False
         if heard and lived_s >= HEALTHY_AFTER_S:
             child.failures = 0
-        left = heard and exit_status in (0, None)
+        left = heard and exit_status == 0
         self._died(
             child, KILLED if child.ended_for else LEFT if left else DIED
         )
         if left:
-            # An orderly end, or an unknown status because an earlier agent
-            # started the process: do not count it as a failure.
             self._spawn(child)
         else:
+            # An unknown status counts as a failure: only the parent learns it,
+            # which may have been an earlier agent, or a lost fork server.
             # If another process has the lock, adopt that process: an earlier
             # agent may have started it, but its socket did not exist yet.
             taken = exit_status == child_process.EXIT_TAKEN

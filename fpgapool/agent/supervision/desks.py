@@ -30,6 +30,7 @@ from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import children
 from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import processes
+from fpgapool.objects import bounds
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
@@ -372,12 +373,14 @@ class Desks(children.Keeper[_DeskProcess]):
                 "clear_between": order.clear_between,
             },
         )
+        hosts = objects.hosts_from(order.hosts, self._settings.host_uuid)
         self._ask(
             desk,
             "hosts",
             {
                 "revision": order.revision,
-                "hosts": [_host(one) for one in order.hosts],
+                "hosts": bounds.fitting(map(_host, hosts)),
+                "hosts_total": len(hosts),
                 "spares_member": self._spares_member(order),
             },
         )

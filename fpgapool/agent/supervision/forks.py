@@ -71,11 +71,9 @@ class ForkServer:
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             try:
-                self.pid = processes.start(
+                self.pid, self._pidfd = processes.start(
                     forkserver.MODULE, self._argument, its.fileno()
                 )
-                # Until it is reaped, its number cannot be reused.
-                self._pidfd = os.pidfd_open(self.pid)
             except OSError as error:
                 mine.close()
                 LOG.error("Cannot start a fork server: %s", error)
@@ -99,9 +97,7 @@ class ForkServer:
         self._patience_s = 0.0
         if self._ready and (forked := self._fork(module, text)) is not None:
             return forked
-        pid = processes.start(module, text)
-        # Until the agent reaps the process, its number cannot be reused.
-        return pid, os.pidfd_open(pid)
+        return processes.start(module, text)
 
     def exit_status(self, pid: int, pidfd: int) -> int | None:
         """Reap an ended process, if this object has started it.

@@ -19,11 +19,27 @@ WORKER_MODULE = "fpgapool.agent.worker"
 DESK_MODULE = "fpgapool.agent.groupdesk"
 
 
-def start(module: str, document: str, stdin: int | None = None) -> int:
+def start(
+    module: str, document: str, stdin: int | None = None
+) -> tuple[int, int]:
     """Start a process in its own session, so that it may outlive the agent.
 
     :param stdin: its standard input; None for an empty one.
+    :returns: its number, which cannot be reused until it is reaped, and its
+        pidfd.
+    :raises OSError: if it cannot be started.
     """
+    pid = _spawn(module, document, stdin)
+    try:
+        return pid, os.pidfd_open(pid)
+    except OSError:
+        # Without a pidfd, nobody would notice its end.
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+
+
+def _spawn(module: str, document: str, stdin: int | None) -> int:
     environment = dict(os.environ)
     # The process must run the same version of fpgapool as the agent, and must
     # not import from the working directory (-P).

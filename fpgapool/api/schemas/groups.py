@@ -30,13 +30,17 @@ LISTED = common.record(
     **_GROUP, goal={"oneOf": [_RECORDED_GOAL, _NO_GOAL]}, links=common.LINKS
 )
 GROUP = common.record(
+    optional=["members_total"],
     **_GROUP,
     goal=common.described(
         {"oneOf": [_SHOWN_GOAL, _NO_GOAL]}, "Its goal; null: none."
     ),
     members=common.described(
         {"type": "array", "items": _MEMBER},
-        "Its slots; only the group's owner sees them.",
+        "Its slots, as many as fit; only the group's owner sees them.",
+    ),
+    members_total=common.described(
+        common.COUNT, "How many slots it has; since version 1.1."
     ),
     links=common.LINKS,
 )
@@ -99,10 +103,15 @@ _HOST = common.record(
     ),
 )
 CLIENT = common.record(
+    optional=["hosts_total"],
     **common.of_fields(description.CLIENT.shown),
     hosts=common.described(
         {"type": "array", "items": _HOST},
-        "Where the client connects; empty until the group has a slot.",
+        "Where the client connects, as many as fit; empty until the group has"
+        " a slot.",
+    ),
+    hosts_total=common.described(
+        common.COUNT, "How many hosts the group has; since version 1.1."
     ),
     hosts_revision=common.described(
         common.COUNT, "Increases with every change of `hosts`."

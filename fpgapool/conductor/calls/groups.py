@@ -110,11 +110,13 @@ def _cut(view: objects.GroupView, first: str = "") -> objects.GroupView:
 
     :param first: UUID of the host that comes first.
     """
-    hosts = sorted(view.hosts, key=lambda one: one.host_uuid != first)
+    hosts = objects.hosts_from(view.hosts, first)
     return dataclasses.replace(
         view,
         members=view.members[: _count(view.members)],
+        members_total=len(view.members),
         hosts=tuple(hosts[: _count(hosts)]),
+        hosts_total=len(hosts),
     )
 
 

@@ -124,7 +124,7 @@ class Lanes:
             self._accounts.leave(project)
 
     def _note_change(self, lane: queued.Lane) -> None:
-        """Note that a group got its first job or lost its last one."""
+        """Note that a group got another first job, or lost its last one."""
         if self._accounts is not None and lane.project is not None:
             self._accounts.note_change(lane.project)
 

@@ -2,6 +2,7 @@
 
 """Waiting jobs: groups that fit the same slots, and lanes of groups."""
 
+import heapq
 import typing
 from collections import abc
 
@@ -194,6 +195,30 @@ class Shown:
                     first = key
         return first
 
+    def own(
+        self, slot_id: model.SlotId, shape: str, host_id: model.HostId
+    ) -> list[ordered.KeyQueue]:
+        """Return the queues of a host's own jobs that fit a slot."""
+        return [
+            jobs
+            for group in self.groups_for(shape)
+            if slot_id not in group.avoiding
+            and (jobs := group.by_host.get(host_id)) is not None
+        ]
+
+    def first_roaming(
+        self, slot_id: model.SlotId, shape: str, accelerator: str
+    ) -> ordered.Key | None:
+        """Return the key of an accelerator's first job for any host."""
+        return first_key(
+            *[
+                jobs.front[0]
+                for group in self.groups_for(shape)
+                if slot_id not in group.avoiding
+                and (jobs := group.roaming_of.get(accelerator)) is not None
+            ]
+        )
+
     def first_fitting(
         self, slot_id: model.SlotId, shape: str
     ) -> ordered.Key | None:
@@ -278,11 +303,62 @@ class Lane(Shown):
         self._by_shape.clear()
 
 
-#: What a group's first jobs are read from: its ``by_host``, and the fronts of
-#: ``roaming`` and ``jobs``.
+#: What a group's first jobs are read from: its ``by_host``, the front of
+#: ``roaming``, and its ``roaming_of``.
 _Queues: typing.TypeAlias = tuple[
-    dict[model.HostId, ordered.KeyQueue], list[ordered.Key], list[ordered.Key]
+    dict[model.HostId, ordered.KeyQueue],
+    list[ordered.Key],
+    dict[str, ordered.KeyQueue],
 ]
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class _Firsts:
+    """The first jobs of groups, in a heap.
+
+    When jobs leave, the heap follows as late as possible. A group whose first
+    job has changed because one came has to be added again.
+    """
+
+    __slots__ = ("_added", "_heap", "_keys")
+
+    def __init__(self) -> None:
+        #: (key, number, group). Some are no longer true: ``_keys`` has another
+        #: key. The numbers differ, as groups have no order.
+        self._heap: list[tuple[ordered.Key, int, JobGroup]] = []
+        self._added = 0
+        self._keys: dict[JobGroup, ordered.Key] = {}
+
+    def add(self, group: JobGroup) -> None:
+        key = self._keys[group] = group.jobs.front[0]
+        self._added += 1
+        heapq.heappush(self._heap, (key, self._added, group))
+        if len(self._heap) > 2 * len(self._keys) + 64:
+            self._heap = [
+                (each, number, one)
+                for number, (one, each) in enumerate(self._keys.items())
+            ]
+            heapq.heapify(self._heap)
+
+    def drop(self, group: JobGroup) -> None:
+        self._keys.pop(group, None)
+
+    def first(self) -> ordered.Key | None:
+        heap = self._heap
+        while heap:
+            key, number, group = heap[0]
+            if self._keys.get(group) != key:
+                heapq.heappop(heap)
+                continue
+            front = group.jobs.front
+            if not front:
+                self.drop(group)
+            elif front[0] == key:
+                return key
+            else:
+                self._keys[group] = front[0]
+                heapq.heapreplace(heap, (front[0], number, group))
+        return None
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -290,10 +366,10 @@ class Together(Shown):
     """The jobs of several lanes.
 
     A lane has to be removed and inserted again when its groups have changed,
-    or one of them has got its first job.
+    or a job has become the first of one.
     """
 
-    __slots__ = ("_avoids", "_groups", "_queues", "lanes")
+    __slots__ = ("_avoids", "_firsts", "_groups", "_queues", "lanes")
 
     def __init__(self, lanes: abc.Iterable[Lane] = ()) -> None:
         super().__init__()
@@ -303,6 +379,7 @@ class Together(Shown):
         # By shape, of the groups that have jobs: many groups are searched for
         # each slot.
         self._queues: dict[str, dict[JobGroup, _Queues]] = {}
+        self._firsts: dict[str, _Firsts] = {}
         for lane in lanes:
             self.insert(len(self.lanes), lane)
 
@@ -315,14 +392,18 @@ class Together(Shown):
             self._avoids = self._avoids or bool(group.avoided)
         for shape, queues in self._queues.items():
             _add_queues(queues, groups, shape)
+        for shape, firsts in self._firsts.items():
+            _add_firsts(firsts, groups, shape)
 
     def remove(self, place: int) -> None:
         """Remove the lane at a place."""
         self._by_shape.clear()
         groups = self._groups.pop(self.lanes.pop(place))
-        for queues in self._queues.values():
-            for group in groups:
+        for group in groups:
+            for queues in self._queues.values():
                 queues.pop(group, None)
+            for firsts in self._firsts.values():
+                firsts.drop(group)
 
     def groups(self) -> abc.Collection[JobGroup]:
         return [group for lane in self.lanes for group in self._groups[lane]]
@@ -346,13 +427,40 @@ class Together(Shown):
             firsts += [roaming[0] for _, roaming, _ in queues if roaming]
         return min(firsts, default=None)
 
+    def own(
+        self, slot_id: model.SlotId, shape: str, host_id: model.HostId
+    ) -> list[ordered.KeyQueue]:
+        if self._avoids:
+            return super().own(slot_id, shape, host_id)
+        return [
+            jobs
+            for by_host, _, _ in self._queues_for(shape).values()
+            if (jobs := by_host.get(host_id)) is not None
+        ]
+
+    def first_roaming(
+        self, slot_id: model.SlotId, shape: str, accelerator: str
+    ) -> ordered.Key | None:
+        if self._avoids:
+            return super().first_roaming(slot_id, shape, accelerator)
+        firsts = [
+            jobs.front[0]
+            for _, _, roaming_of in self._queues_for(shape).values()
+            if (jobs := roaming_of.get(accelerator)) is not None
+        ]
+        return min(firsts, default=None)
+
     def first_fitting(
         self, slot_id: model.SlotId, shape: str
     ) -> ordered.Key | None:
         if self._avoids:
             return super().first_fitting(slot_id, shape)
-        queues = self._queues_for(shape).values()
-        return min([jobs[0] for _, _, jobs in queues if jobs], default=None)
+        firsts = self._firsts.get(shape)
+        if firsts is None:
+            firsts = self._firsts[shape] = _Firsts()
+            for groups in self._groups.values():
+                _add_firsts(firsts, groups, shape)
+        return firsts.first()
 
     def first_able(
         self,
@@ -387,8 +495,14 @@ def _add_queues(
 ) -> None:
     for group in groups:
         if group.count and group.fits_shape(shape):
-            roaming, jobs = group.roaming.front, group.jobs.front
-            queues[group] = (group.by_host, roaming, jobs)
+            roaming = group.roaming.front
+            queues[group] = (group.by_host, roaming, group.roaming_of)
+
+
+def _add_firsts(firsts: _Firsts, groups: list[JobGroup], shape: str) -> None:
+    for group in groups:
+        if group.count and group.fits_shape(shape):
+            firsts.add(group)
 
 
 def together(lanes: abc.Sequence[Lane]) -> Shown:

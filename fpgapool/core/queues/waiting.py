@@ -83,14 +83,14 @@ class WaitingJobs(lanes.Lanes):
         """Put a job in its place in the queue."""
         job, key = record.job, record.key
         record.group = group
-        if not group.count:
-            self._note_change(group.lane)
         group.count += 1
         group.lane.size += 1
         self.count += 1
         if self._ranks.followed:
             self._ranks.note(key)
         group.jobs.add(key)
+        if group.jobs.front[0] == key:
+            self._note_change(group.lane)
         if job.instance_id is not None:
             self._add_of_instance(job, job.instance_id, key)
         if self.by_host:

@@ -68,14 +68,20 @@ class Deadlines:
         if record.slot_id is None:
             peak_bytes_per_s = view.best_peak_bytes_per_s(accelerator)
             needed_s = left_bytes / peak_bytes_per_s
+            needed_s += view.least_programming_s(accelerator)
             return job.deadline_s + TOLERANCE_S - needed_s
         hold = view.slots.assignments[record.slot_id]
         if hold.slot is None:
             return job.deadline_s
         # Assume that it has run at full speed since its last report.
-        earliest_end_s = max(
-            record.seen_s, hold.started_s
-        ) + left_bytes / accelerator.peak_in(hold.slot.shape)
+        begins_s = max(record.seen_s, hold.started_s)
+        if (
+            hold.phase is model.Phase.PREPARING
+            and not hold.slot.starts_at_once(hold.accelerator)
+        ):
+            begins_s += hold.slot.spec.programming_time_s
+        peak_bytes_per_s = accelerator.peak_in(hold.slot.shape)
+        earliest_end_s = begins_s + left_bytes / peak_bytes_per_s
         if earliest_end_s > job.deadline_s + TOLERANCE_S:
             return view.now
         return job.deadline_s

@@ -165,6 +165,11 @@ class Holders:
         # The SlotReady event may be late or lost.
         if before is _PREPARING and hold.slot is not None:
             hold.slot.programmed = hold.accelerator
+            if hold.record is not None:
+                hold.record.seen_s = self._view.now
+                self._queue.deadlines.watch(hold.record)
+                if self._queue.deadlines.next_s <= self._view.now:
+                    self._outcome.is_quiet = False
         if hold.group_id is not None:
             # A group's desk uses a slot as soon as it is ready.
             hold.phase = _ACTIVE

@@ -62,6 +62,8 @@ class GroupClient(base.Resource):
     hosts = resource.Body("hosts", type=list, list_type=dict)
     #: Increases with every change to the hosts.
     hosts_revision = resource.Body("hosts_revision", type=int)
+    #: How many hosts there are; the list may be shorter.
+    hosts_total = resource.Body("hosts_total", type=int)
     #: Proves the client's identity; only in the response to attaching.
     secret = resource.Body("secret")
 

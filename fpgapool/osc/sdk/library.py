@@ -128,9 +128,10 @@ class LibraryProxy(base.Proxy):
             Bitstream, bitstream, "GET", "file", stream=True, headers=headers
         )
         found = hashlib.sha256()
-        for chunk in response.iter_content(_CHUNK_BYTES):
-            found.update(chunk)
-            yield chunk
+        with response:
+            for chunk in response.iter_content(_CHUNK_BYTES):
+                found.update(chunk)
+                yield chunk
         if response.headers.get("ETag", "").strip('"') != found.hexdigest():
             raise exceptions.SDKException(
                 "the downloaded file does not match the library's checksum;"

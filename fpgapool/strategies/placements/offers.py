@@ -212,8 +212,7 @@ class Offers:
         if self._queue_of is not None and not taken.starts_at_once(
             record.job.accelerator
         ):
-            groups = shown.groups_for(slot.shape)
-            key = self._first_at_once(groups, slot, is_open or self._fallback)
+            key = self._first_at_once(shown, slot, is_open or self._fallback)
             if key is not None and self._gives_way(record, slot, key):
                 record, taken = self._view.jobs.records[key[-1]], slot
         choice = self._view.give(record, taken)
@@ -247,10 +246,7 @@ class Offers:
         return False
 
     def _first_at_once(
-        self,
-        groups: abc.Iterable[queued.JobGroup],
-        slot: slots.Slot,
-        roams: bool,
+        self, shown: queued.Shown, slot: slots.Slot, roams: bool
     ) -> ordered.Key | None:
         """Return the first job that a slot can serve without programming.
 
@@ -259,24 +255,16 @@ class Offers:
         records, programmed = self._view.jobs.records, slot.programmed
         if programmed is None:
             return None
-        host_id = slot.host.id
         first: ordered.Key | None = None
-        for group in groups:
-            if slot.id in group.avoiding:
-                continue
-            roaming = group.roaming_of.get(programmed) if roams else None
-            if roaming is not None:
-                key = roaming.front[0]
-                if first is None or key < first:
+        if roams:
+            first = shown.first_roaming(slot.id, slot.shape, programmed)
+        for own in shown.own(slot.id, slot.shape, slot.host.id):
+            for key in own.front[:_LOOK_AT]:
+                if first is not None and key >= first:
+                    break
+                if records[key[-1]].job.accelerator == programmed:
                     first = key
-            own = group.by_host.get(host_id)
-            if own is not None:
-                for key in own.front[:_LOOK_AT]:
-                    if first is not None and key >= first:
-                        break
-                    if records[key[-1]].job.accelerator == programmed:
-                        first = key
-                        break
+                    break
         return first
 
     def _gives_way(

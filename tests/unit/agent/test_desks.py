@@ -14,6 +14,9 @@ from fpgapool import objects
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import desks
+from fpgapool.protocol import frames
+from fpgapool.protocol import groups
+from fpgapool.protocol import messages
 from tests.unit.agent import factories
 
 KEYS = [("board0", 0), ("board0", 1)]
@@ -192,6 +195,27 @@ def test_one_host_spares_a_member_from_locks(
     made.hear()
     (told,) = (asked for name, asked in made.take() if name == "hosts")
     assert told["spares_member"] == spares_member
+
+
+def test_a_desk_is_told_as_many_hosts_as_fit_its_own_first(made):
+    names = [factories.HOST, *(f"{number:036}" for number in range(900))]
+    made.keep(
+        1,
+        order(
+            hosts=tuple(
+                objects.GroupHost(host_uuid=name, members=1) for name in names
+            )
+        ),
+    )
+    made.set(KEYS[0])
+    made.hear()
+    (told,) = (asked for name, asked in made.take() if name == "hosts")
+    assert messages.encode({"op": "hosts", "id": 1, **told})
+    assert told["hosts"][0]["host_id"] == factories.HOST
+    assert len(told["hosts"]) < told["hosts_total"] == len(names)
+    members = groups.MemberList.parse(told)
+    assert members.hosts_total == len(names)
+    assert frames.encode_json(members.document())
 
 
 def test_a_desk_is_told_all_when_it_is_first_heard(made):

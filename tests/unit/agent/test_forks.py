@@ -2,8 +2,11 @@
 
 """What the agent keeps of forked processes."""
 
+import errno
 import json
+import os
 import socket
+import subprocess
 import typing
 from collections.abc import Iterator
 
@@ -11,6 +14,7 @@ import pytest
 
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent.supervision import forks
+from fpgapool.agent.supervision import processes
 
 
 @pytest.fixture
@@ -42,3 +46,20 @@ def test_a_late_end_says_nothing_of_a_later_process_of_the_same_number(
     say(ended=7, status=0)
     made._hear()
     assert made.exit_status(7, -1) == 0
+
+
+def test_a_process_that_cannot_be_watched_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = subprocess.Popen(["sleep", "1000"])
+
+    def fail(_pid: int) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(processes, "_spawn", lambda *_arguments: started.pid)
+    monkeypatch.setattr(os, "pidfd_open", fail)
+    with pytest.raises(OSError, match="too many"):
+        processes.start("module", "{}")
+    with pytest.raises(ChildProcessError):
+        os.waitpid(started.pid, os.WNOHANG)
+    started.returncode = 0

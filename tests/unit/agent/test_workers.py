@@ -5,6 +5,7 @@
 import array
 import os
 import socket
+from unittest import mock
 
 import pytest
 
@@ -150,3 +151,25 @@ def test_the_other_processes_hand_over_nothing(site):
     data = link.receive(site.child.link.sock)
     assert data == MESSAGE
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(("status", "how"), [(0, "left"), (None, "died")])
+def test_a_process_whose_exit_status_is_unknown_has_died(
+    tmp_path, monkeypatch, status, how
+):
+    site = Site(tmp_path)
+    child = site.child
+    again = []
+    site.supervisor._server = mock.Mock(
+        exit_status=mock.Mock(return_value=status)
+    )
+    monkeypatch.setattr(site.supervisor, "_spawn", again.append)
+    child.pidfd = os.open(os.devnull, os.O_RDONLY)
+    child.link.heard = child.proved = True
+    site.supervisor._exited(child, child.pidfd)
+    assert site.supervisor.ended == {("board0", how): 1}
+    assert (again, child.failures) == (
+        [child] if status == 0 else [],
+        status is None,
+    )
+    site.worker_end.close()

@@ -434,6 +434,7 @@ def test_a_client_is_told_its_secret_once(world, group):
         "slot_s": 0.0,
         "hosts": [],
         "hosts_revision": 0,
+        "hosts_total": 0,
     }
     assert clients(world, group) == [client]
     assert shown_client(world, group, client) == client
@@ -477,6 +478,23 @@ def test_a_client_is_told_the_hosts_of_its_group(world, group):
     # Only the leader knows them.
     world.conductor.failure = messaging.MessagingTimeout()
     assert shown_client(world, group, client)["hosts"] == []
+
+
+def test_lists_that_may_be_cut_are_counted_since_version_1_1(world, group):
+    client = attach(world, group)
+    world.conductor.group_hosts = tuple(
+        objects.GroupHost(host_uuid=str(uuid.UUID(int=number)), members=1)
+        for number in range(900)
+    )
+    shown = shown_client(world, group, client)
+    assert len(shown["hosts"]) < shown["hosts_total"] == 900
+    assert world.ask("GET", one(group)).json["group"]["members_total"] == 0
+    first = {"OpenStack-API-Version": "fpgapool 1.0"}
+    path = one(group, "clients", client["id"])
+    old = world.ask("GET", path, headers=first).json["client"]
+    assert "hosts_total" not in old
+    old = world.ask("GET", one(group), headers=first).json["group"]
+    assert "members_total" not in old
 
 
 def test_a_revoked_client_is_not_there(world, group):

@@ -383,6 +383,8 @@ def test_a_group_has_the_host_first_that_asks(pool: large.Pool) -> None:
     now = pool.conductor().group_now(large.GROUP)
     assert 0 < len(now.members) < len(whole.members)
     assert now.members == whole.members[: len(now.members)]
+    assert now.members_total == len(whole.members)
+    assert (now.hosts_total, found.hosts_total) == 2 * (len(whole.hosts),)
 
 
 def test_pages_of_hosts_are_parts_of_the_whole(pool: large.Pool) -> None:

@@ -84,3 +84,22 @@ def test_known_liars_get_the_limits_that_they_will_need(single):
     [order] = single.sent(effects.AssignSlot)
     assert 5_000 < order.request.claim_limit_bytes <= 11_000
     assert single.view(liar).claimed_bytes == 1000, "what users said"
+
+
+def test_a_takeover_does_not_lower_a_running_sessions_limit(single):
+    lie(single)
+    liar = steps.open_until_ready(single)
+    steps.activate(single)
+    single.open()
+    slot = single.agents["a"].slots[0]
+    slot.beyond_claim = False
+    single.boot_conductor()
+    single.deliver_all()
+    send(single, 4_000)
+    assert single.view(liar).state == states.ACTIVE
+    assert not single.memory.holds[1].revoked, (
+        "beyond its claim, not its limit"
+    )
+    slot.beyond_claim = True
+    send(single, 4_001)
+    assert single.memory.holds[1].revoked == codes.YIELDED

@@ -143,6 +143,7 @@ class Slot:
     previous_result: objects.SessionResult | None = None
     energy_j: float | None = None
     programming_time_s: float = 0.0
+    beyond_claim: bool | None = None
 
 
 @dataclasses.dataclass

@@ -140,3 +140,52 @@ def test_a_restored_job_ends_with_its_deadline() -> None:
         events.HostUp(pools.make_host(1)),
     )
     assert ends(pool.step(events.Wake(), now=5.0)) == [REVOKED]
+
+
+@pytest.fixture
+def slow_pool() -> pools.Pool:
+    """A pool with two slots, each of which takes 2 s to program."""
+    return pools.make_pool(
+        pools.make_host(1, shape="large", programming_time_s=2.0)
+    )
+
+
+def early(
+    job_id: int, deadline_s: float, **members: object
+) -> pools.model.Job:
+    return pools.make_job(
+        job_id,
+        deadline_s=deadline_s,
+        deadline_action=states.EARLY,
+        **members,
+    )
+
+
+def test_a_waiting_job_is_lost_earlier_if_a_slot_must_be_programmed(
+    slow_pool: pools.Pool,
+) -> None:
+    slow_pool.submit(pools.make_job(11), pools.make_job(12))
+    slow_pool.submit(early(2, 5.0), early(3, 5.0, accelerator="fft"))
+    lost = (instructions.Reject, 3, codes.DEADLINE_PASSED)
+    assert not ends(slow_pool.step(events.Wake(), now=2.9 - 1e-3))
+    assert ends(slow_pool.step(events.Wake(), now=2.9 + 1e-3)) == [lost]
+    assert not ends(slow_pool.step(events.Wake(), now=4.9 - 1e-3))
+    assert ends(slow_pool.step(events.Wake(), now=4.9 + 1e-3)) == [REJECTED]
+
+
+def test_a_slot_that_is_still_programmed_does_not_keep_a_deadline(
+    slow_pool: pools.Pool,
+) -> None:
+    slow_pool.submit(pools.make_job(11), pools.make_job(12, accelerator="fft"))
+    slow_pool.submit(early(2, 5.0))
+    slow_pool.step(events.Wake(), now=4.0)
+    assert pools.taken(slow_pool.hear(events.SlotReleased, 11)) == [(2, 11)]
+    assert ends(slow_pool.step(events.Wake(), now=4.9 + 1e-3)) == [REJECTED]
+
+
+def test_a_job_whose_slot_is_ready_too_late_ends_at_once(
+    slow_pool: pools.Pool,
+) -> None:
+    slow_pool.submit(early(2, 5.0))
+    assert not ends(slow_pool.step(events.Wake(), now=4.95))
+    assert ends(slow_pool.hear(events.SlotReady, 10)) == [REJECTED]

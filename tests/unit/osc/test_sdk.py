@@ -40,6 +40,7 @@ class Service:
         self.requests: list[tuple[str, str, Any, Any]] = []
         self.options: list[dict[str, Any]] = []
         self.answers: list[tuple[int, Any]] = []
+        self.raw: list[io.BytesIO] = []
 
     def request(
         self, url: str, method: str, **options: Any
@@ -60,6 +61,10 @@ class Service:
             response.status_code, document = self.answers.pop(0)
         response._content = json.dumps(document).encode()
         response.raw = io.BytesIO(response.content)
+        if options.get("stream"):
+            response._content_consumed = False
+            response._content = False
+            self.raw.append(response.raw)
         return response
 
 
@@ -380,3 +385,14 @@ def test_a_dry_run_opens_nothing(pool: Any, service: Service) -> None:
         {"session": wanted},
     )
     assert service.options[0]["microversion"] == microversions.NEWEST
+
+
+def test_a_download_that_stops_early_closes_the_connection(
+    service: Service, pool: Any
+) -> None:
+    service.answers.append((200, "file"))
+    parts = pool.download_bitstream(ID)
+    next(parts)
+    (answer,) = service.raw
+    parts.close()
+    assert answer.closed

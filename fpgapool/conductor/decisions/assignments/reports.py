@@ -262,7 +262,7 @@ class Reports(parts.Room):
                     serving.ask_secret(hold)
             case reconcile.Finding.ATTACHED:
                 serving.attached(hold)
-                self._check_claim(hold)
+                self._check_claim(hold, line)
                 self._measure_progress(hold, line)
                 if hold.quantum_bytes:
                     self._report_border(hold, line)
@@ -308,10 +308,16 @@ class Reports(parts.Room):
                 )
             )
 
-    def _check_claim(self, hold: sessions.SessionHold) -> None:
+    def _check_claim(
+        self, hold: sessions.SessionHold, line: objects.SlotReport
+    ) -> None:
         session = hold.session
         limit_bytes = self._settings.claim_limit_bytes(session.counted_bytes)
-        if session.claim_used_bytes > limit_bytes:
+        beyond = session.claim_used_bytes > limit_bytes
+        if line.beyond_claim is not None:
+            # A new leader does not know the correction of its order.
+            beyond = line.beyond_claim
+        if beyond:
             self._link.tell(
                 events.ClaimExceeded(hold.slot.id, hold.generation)
             )

@@ -275,12 +275,14 @@ def check_deadline(
     request: objects.OpenRequest,
     deadline_s: float,
     best_peak_bytes_per_s: float,
+    programming_s: float,
 ) -> None:
     """Check that a slot could process a request before its deadline.
 
     :param best_peak_bytes_per_s: the highest input rate of any slot.
+    :param programming_s: how long a slot must be programmed before.
     """
-    least_s = request.claimed_bytes / best_peak_bytes_per_s
+    least_s = programming_s + request.claimed_bytes / best_peak_bytes_per_s
     if deadline_s < least_s:
         raise Rejected(
             codes.DEADLINE_IMPOSSIBLE,

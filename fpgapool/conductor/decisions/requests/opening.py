@@ -153,10 +153,12 @@ class Opening(parts.Room):
         )
         if request.deadline_s is not None:
             view = self._core.view
+            wanted = view.accelerators[accelerator]
             admission.check_deadline(
                 request,
                 request.deadline_s,
-                view.best_peak_bytes_per_s(view.accelerators[accelerator]),
+                view.best_peak_bytes_per_s(wanted),
+                view.least_programming_s(wanted),
             )
         self._check_instance(request)
         return request

@@ -205,7 +205,8 @@ class Session:
     #: so they do not count against the claim.
     lost_bytes: int = 0
     #: By how much its claim counts more than it says, because of similar
-    #: sessions that exceeded theirs; a new leader forgets it.
+    #: sessions that exceeded theirs. A new leader forgets it, but not the
+    #: worker, which has the limit of its order.
     correction: float = 1.0
     #: Its first claim, if it has another one now.
     first_claim_bytes: int = 0

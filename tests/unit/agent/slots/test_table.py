@@ -612,3 +612,11 @@ def test_repeating_commands_changes_nothing(commands, data):
             doubled.command(*command)
         assert steps.report(once.table) == steps.report(doubled.table)
     assert once.started == doubled.started
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_reports_tell_that_a_session_exceeds_the_limit_of_its_order(beyond):
+    tab = steps.ready()
+    status = factories.status("active", 7, beyond_claim=beyond)
+    tab.worker_status(steps.KEY, status, 0.0)
+    assert steps.report(tab).beyond_claim is beyond
