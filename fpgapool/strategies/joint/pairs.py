@@ -20,9 +20,9 @@ from fpgapool.strategies.joint import rates as rates_strategy
 
 #: Kinds that may be good enough on one of some equal offers: (- an upper bound
 #: of one by their scores, a number, the factor of their own bounds in it, the
-#: kinds, what they get there, the offers).
+#: kinds, the offers).
 _Look: typing.TypeAlias = tuple[
-    float, int, float, list[candidates.Entry], "Chance", list["Offer"]
+    float, int, float, list[candidates.Entry], list["Offer"]
 ]
 
 _HOST = operator.attrgetter("host_id")
@@ -95,6 +95,16 @@ class Offer:
             and self.target.slots == self._slots
             and [each.programmed for each in self._slots] == self._programs
         )
+
+    def chance(
+        self, kind: candidates.Kind, options: auto_options.AutoOptions
+    ) -> "Chance":
+        """Return what a kind's family gets here."""
+        found = self.chances.get(kind.accelerator)
+        if found is None:
+            found = Chance(options, kind, self)
+            self.chances[kind.accelerator] = found
+        return found
 
     def state(self) -> tuple[typing.Any, ...]:
         """Return all that matters to jobs of other hosts, but the host."""
@@ -226,10 +236,10 @@ class Decision:
                 if group.fits_shape(same[0].shape):
                     for accelerator, family in families.items():
                         self._add_looks(looks, family, accelerator, same)
-        for bound, _, factor, entries, chance, same in sorted(looks):
+        for bound, _, factor, entries, same in sorted(looks):
             if -bound < self._least:
                 return
-            self._look(factor, entries, chance, same)
+            self._look(factor, entries, same)
 
     def _add_looks(
         self,
@@ -241,26 +251,19 @@ class Decision:
         """Note which kinds of a family may be good enough on equal offers."""
         offer, options = same[0], self._options
         programmed = family.programmed
-        chance = offer.chances.get(accelerator)
-        if chance is None:
-            chance = Chance(options, programmed[0][2], offer)
-            offer.chances[accelerator] = chance
         if not offer.is_instant and accelerator not in offer.programs:
             penalty = min(options.leave_penalty_idle, 1.0)
             factor = 1.0 / (offer.crowding * penalty)
             bound = programmed[0][0] * factor
             if -bound >= self._least:
-                looks.append(
-                    (bound, len(looks), factor, programmed, chance, same)
-                )
+                looks.append((bound, len(looks), factor, programmed, same))
             return
+        chance = offer.chance(programmed[0][2], options)
         for pack in family.packs.values():
             factor = self._factor(pack, chance) / offer.crowding
             bound = pack.kinds[0][0] * factor
             if factor and -bound >= self._least:
-                looks.append(
-                    (bound, len(looks), factor, pack.kinds, chance, same)
-                )
+                looks.append((bound, len(looks), factor, pack.kinds, same))
 
     def _offer(self, target: idle_boards.Target) -> Offer:
         kinds = self._kinds
@@ -296,11 +299,11 @@ class Decision:
         self,
         factor: float,
         entries: list[candidates.Entry],
-        chance: Chance,
         same: list[Offer],
     ) -> None:
         """Compare kinds that may be good enough with one of equal offers."""
         crowding = same[0].crowding
+        chance = same[0].chance(entries[0][2], self._options)
         for value, _, kind in entries:
             if -value * factor < self._least:
                 return
