@@ -235,6 +235,12 @@ class Pack(Limits):
         self.look = look
         self.kinds: list[Entry] = []
 
+    def remove(self, kind: Kind) -> None:
+        """Remove a kind, and the pack with the last one."""
+        _discard(self.kinds, kind.entry)
+        if not self.kinds:
+            del self.family.packs[self.look]
+
     def widen(self, kind: Kind) -> None:
         """Let the limits include those of a kind."""
         self.gain = max(self.gain, kind.gain)
@@ -437,43 +443,46 @@ class Candidates:
         self._unpack(kind)
 
     def _pack(self, kind: Kind) -> None:
-        """Put a kind into the pack that it belongs to."""
+        """Put a kind where it belongs in its family."""
         look, pack = kind.look(), kind.pack
-        entry = (-kind.urgency, kind.number, kind)
         cost = 1.0 / kind.peak_max + self._delay_s / kind.size_bytes
         programmed = (-kind.urgency / cost, kind.number, kind)
+        family = self._family(kind) if pack is None else pack.family
+        if pack is None:
+            bisect.insort(family.programmed, programmed)
+        elif kind.programmed[0] != programmed[0]:
+            _discard(family.programmed, kind.programmed)
+            bisect.insort(family.programmed, programmed)
+        kind.programmed = programmed
+        entry = (-kind.urgency, kind.number, kind)
         if pack is None or pack.look != look:
-            self._unpack(kind)
-            families = self.families.setdefault(kind.group, {})
-            family = families.get(kind.accelerator)
-            if family is None:
-                family = families[kind.accelerator] = Family()
+            if pack is not None:
+                pack.remove(kind)
             pack = family.packs.get(look)
             if pack is None:
                 pack = family.packs[look] = Pack(family, look)
-            kind.pack = pack
             bisect.insort(pack.kinds, entry)
-            bisect.insort(family.programmed, programmed)
-        else:
-            if kind.entry[0] != entry[0]:
-                _discard(pack.kinds, kind.entry)
-                bisect.insort(pack.kinds, entry)
-            if kind.programmed[0] != programmed[0]:
-                _discard(pack.family.programmed, kind.programmed)
-                bisect.insort(pack.family.programmed, programmed)
-        kind.entry, kind.programmed = entry, programmed
+        elif kind.entry[0] != entry[0]:
+            _discard(pack.kinds, kind.entry)
+            bisect.insort(pack.kinds, entry)
+        kind.pack, kind.entry = pack, entry
         pack.widen(kind)
+
+    def _family(self, kind: Kind) -> Family:
+        families = self.families.setdefault(kind.group, {})
+        family = families.get(kind.accelerator)
+        if family is None:
+            family = families[kind.accelerator] = Family()
+        return family
 
     def _unpack(self, kind: Kind) -> None:
         pack = kind.pack
         if pack is None:
             return
+        pack.remove(kind)
         kind.pack, family = None, pack.family
-        _discard(pack.kinds, kind.entry)
         _discard(family.programmed, kind.programmed)
-        if not pack.kinds:
-            del family.packs[pack.look]
-        if not family.packs:
+        if not family.programmed:
             del self.families[kind.group][kind.accelerator]
             if not self.families[kind.group]:
                 del self.families[kind.group]

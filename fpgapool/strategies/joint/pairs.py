@@ -308,7 +308,7 @@ class Decision:
             if -value * factor < self._least:
                 return
             own = self._factor(kind, chance)
-            if kind.urgency * own < self._least * crowding:
+            if not own or kind.urgency * own < self._least * crowding:
                 continue
             for other in same:
                 if other.host_id != kind.host_id:
