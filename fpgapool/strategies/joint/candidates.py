@@ -123,7 +123,10 @@ class Kind(Limits):
     :ivar peak: the rate of its accelerator, in bytes/s …
     :ivar peak_max: … and the highest and the lowest one in any slot shape.
     :ivar first: the job that competes; None: the index must find it.
-    :ivar urgency: an upper bound of one by its work.
+    :ivar arrival_s: when that came.
+    :ivar fresh: one by its work when it came …
+    :ivar ageing: … by how much that rises per second …
+    :ivar urgency: … and an upper bound of it.
     :ivar out: the pipe through which its host sends …
     :ivar back: … and the one through which it receives the output, if any.
     :ivar own_rate: the rate at which its host can send, and receive; negative:
@@ -138,11 +141,14 @@ class Kind(Limits):
 
     __slots__ = (
         "accelerator",
+        "ageing",
+        "arrival_s",
         "back",
         "due_s",
         "egress",
         "entry",
         "first",
+        "fresh",
         "group",
         "has_home",
         "host_id",
@@ -184,6 +190,7 @@ class Kind(Limits):
         self.peaks: abc.Mapping[str, float] = {}
         self.ratio = 0.0
         self.size_bytes = self.urgency = 0.0
+        self.arrival_s = self.fresh = self.ageing = 0.0
         self.own_rate = -1.0
         self.due_s = self.listed_s = math.inf
         self.pack: Pack | None = None
@@ -204,6 +211,10 @@ class Kind(Limits):
         return typing.cast(
             queued.JobRecord, self.jobs.records[self.jobs.leader]
         )
+
+    def urgency_at(self, now: float) -> float:
+        """Return one by the work of its first job at a time."""
+        return self.fresh + self.ageing * max(now - self.arrival_s, 0.0)
 
     def look(self) -> tuple[int, int, int, int]:
         """Return what kinds of a pack have in common."""
@@ -559,11 +570,12 @@ class Candidates:
         service_s = size_bytes / kind.peak
         wait_s = max(self._now - first.job.arrival_s, 0.0)
         step_s = _STEP * (service_s + wait_s)
-        # How many service times it has waited when the bounds end.
+        kind.arrival_s = first.job.arrival_s
+        kind.fresh = size_bytes**-self._size_power
+        kind.ageing = kind.fresh * self._ageing / service_s
+        # When the bounds end.
+        kind.urgency = kind.urgency_at(self._now + step_s)
         waited = (wait_s + step_s) / service_s
-        kind.urgency = (1.0 + self._ageing * waited) / (
-            size_bytes**self._size_power
-        )
         kind.patience = 1.0 / (1.0 + self._patience * waited)
         kind.may = HOMELESS
         if kind.has_home:

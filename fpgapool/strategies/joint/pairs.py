@@ -291,7 +291,7 @@ class Decision:
         )
         for kind in later:
             cost = 1.0 / min(kind.peak_max, gain) + delay / kind.size_bytes
-            if kind.urgency >= least * cost:
+            if kind.urgency_at(self._now) >= least * cost:
                 self._compare(kind, offer)
                 least = self._least * offer.crowding
 
@@ -307,8 +307,8 @@ class Decision:
         for value, _, kind in entries:
             if -value * factor < self._least:
                 return
-            own = self._factor(kind, chance)
-            if not own or kind.urgency * own < self._least * crowding:
+            own = self._factor(kind, chance) * kind.urgency_at(self._now)
+            if not own or own < self._least * crowding:
                 continue
             for other in same:
                 if other.host_id != kind.host_id:
