@@ -41,15 +41,19 @@ def rows(plan: measure.Plan) -> Iterator[measure.Row]:
                 floor=FLOOR,
                 floor_samples=floor_samples,
             )
-        size, _ = sides.size_of(plan.tiny, 0)
-        samples, floor_samples = [], []
-        for _ in range(plan.repetitions):
-            samples.append(compiled.ask("decisions", "0", "auto"))
-            floor_samples.append(compiled.ask("decisions", "0"))
-        yield measure.Row(
-            name=f"auto, compiled: {size}",
-            unit=UNIT,
-            samples=samples,
-            floor="wra, compiled",
-            floor_samples=floor_samples,
-        )
+        yield _auto(compiled, plan)
+
+
+def _auto(compiled: sides.Side, plan: measure.Plan) -> measure.Row:
+    size, _ = sides.size_of(plan.tiny, 0)
+    samples, floor_samples = [], []
+    for _ in range(plan.repetitions):
+        samples.append(compiled.ask("decisions", "0", "auto"))
+        floor_samples.append(compiled.ask("decisions", "0"))
+    return measure.Row(
+        name=f"auto, compiled: {size}",
+        unit=UNIT,
+        samples=samples,
+        floor="wra, compiled",
+        floor_samples=floor_samples,
+    )
