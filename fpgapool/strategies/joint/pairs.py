@@ -302,13 +302,18 @@ class Decision:
         same: list[Offer],
     ) -> None:
         """Compare kinds that may be good enough with one of equal offers."""
-        crowding = same[0].crowding
-        chance = same[0].chance(entries[0][2], self._options)
+        offer, first = same[0], entries[0][2]
+        chance = offer.chance(first, self._options)
+        delay_s = 0.0
+        if not offer.is_instant and first.accelerator not in offer.programs:
+            delay_s = self._weight * offer.programming_s
         for value, _, kind in entries:
             if -value * factor < self._least:
                 return
             own = self._factor(kind, chance) * kind.urgency_at(self._now)
-            if not own or own < self._least * crowding:
+            gain = min(kind.gain, chance.gain)
+            cost = offer.crowding * (1.0 + delay_s * gain / kind.size_bytes)
+            if not own or own < self._least * cost:
                 continue
             for other in same:
                 if other.host_id != kind.host_id:
