@@ -22,13 +22,17 @@ _TINIEST = pools.Size(hosts=2, waiting=10)
 
 
 def rows(plan: measure.Plan) -> Iterator[measure.Row]:
-    """Each strategy in a large pool, and in a small one with its floor."""
+    """Each strategy in a large pool, and in a small one with its floor.
+
+    Beside ``auto`` is ``wra``.
+    """
     for strategy in pools.STRATEGIES:
         yield _alone(strategy, plan)
     yield _alone("wra", plan, together=10)
     yield _alone("wra", plan, together=100)
     for strategy in pools.STRATEGIES:
         yield _beside_floor(strategy, plan)
+    yield _beside_wra(plan)
 
 
 def _alone(
@@ -65,6 +69,22 @@ def _beside_floor(strategy: str, plan: measure.Plan) -> measure.Row:
         unit=UNIT,
         samples=samples,
         floor=FLOOR,
+        floor_samples=floor_samples,
+    )
+
+
+def _beside_wra(plan: measure.Plan) -> measure.Row:
+    size, count = (_TINY, 10) if plan.tiny else (_FULL, 20_000)
+    pool, floor = pools.FullPool("auto", size), pools.FullPool("wra", size)
+    samples, floor_samples = [], []
+    for _ in range(plan.repetitions):
+        samples.append(_sample(pool, count))
+        floor_samples.append(_sample(floor, count))
+    return measure.Row(
+        name=f"auto: {size}",
+        unit=UNIT,
+        samples=samples,
+        floor="wra",
         floor_samples=floor_samples,
     )
 

@@ -19,7 +19,10 @@ _PROJECTS = (0, 10)
 
 
 def rows(plan: measure.Plan) -> Iterator[measure.Row]:
-    """The default strategy in a large pool, and with fair shares."""
+    """The default strategy in a large pool, and with fair shares.
+
+    Then ``auto``, compiled, beside the default one.
+    """
     with sides.start(plan) as (compiled, interpreted):
         for projects in _PROJECTS:
             size, _ = sides.size_of(plan.tiny, projects)
@@ -38,3 +41,19 @@ def rows(plan: measure.Plan) -> Iterator[measure.Row]:
                 floor=FLOOR,
                 floor_samples=floor_samples,
             )
+        yield _auto(compiled, plan)
+
+
+def _auto(compiled: sides.Side, plan: measure.Plan) -> measure.Row:
+    size, _ = sides.size_of(plan.tiny, 0)
+    samples, floor_samples = [], []
+    for _ in range(plan.repetitions):
+        samples.append(compiled.ask("decisions", "0", "auto"))
+        floor_samples.append(compiled.ask("decisions", "0"))
+    return measure.Row(
+        name=f"auto, compiled: {size}",
+        unit=UNIT,
+        samples=samples,
+        floor="wra, compiled",
+        floor_samples=floor_samples,
+    )

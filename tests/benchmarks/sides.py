@@ -67,10 +67,12 @@ def start(plan: measure.Plan) -> Iterator[tuple[Side, Side]]:
 
 
 @functools.cache
-def _pool(tiny: bool, projects: int) -> tuple[pools.FullPool, int]:
+def _pool(
+    tiny: bool, projects: int, strategy: str
+) -> tuple[pools.FullPool, int]:
     """Return a pool, and how many decisions it makes at a time."""
     size, count = size_of(tiny, projects)
-    pool = pools.FullPool("wra", size, sharing_projects=projects)
+    pool = pools.FullPool(strategy, size, sharing_projects=projects)
     pool.decide(pool.source.make(count))
     return pool, count
 
@@ -84,8 +86,10 @@ def size_of(tiny: bool, projects: int) -> tuple[pools.Size, int]:
     return pools.Size(hosts=2500, waiting=100_000), 20_000
 
 
-def _decisions(tiny: bool, projects: str = "0") -> measure.Sample:
-    pool, count = _pool(tiny, int(projects))
+def _decisions(
+    tiny: bool, projects: str = "0", strategy: str = "wra"
+) -> measure.Sample:
+    pool, count = _pool(tiny, int(projects), strategy)
     jobs = pool.source.make(count)
     with measure.stopwatch() as watch:
         made = pool.decide(jobs)

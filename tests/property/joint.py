@@ -69,8 +69,11 @@ def make_host(host_id: int, random: numpy.random.Generator) -> model.HostSpec:
 class Machine(stateful.RuleBasedStateMachine):
     """Throws events at a pool.
 
+    :ivar hosts: those that there are in the beginning.
     :ivar again: a strategy that replays the events in the end.
     """
+
+    hosts = HOSTS
 
     def begin(
         self,
@@ -91,7 +94,7 @@ class Machine(stateful.RuleBasedStateMachine):
         random = numpy.random.default_rng(seed)
         self.step(
             events.AcceleratorsChanged(LIBRARY),
-            *(events.HostUp(make_host(host, random)) for host in HOSTS),
+            *(events.HostUp(make_host(host, random)) for host in self.hosts),
         )
         self.submit(seed, 25)
 
@@ -116,7 +119,7 @@ class Machine(stateful.RuleBasedStateMachine):
         for _ in range(count):
             job = model.Job(
                 id=self.job_count,
-                host_id=random.choice([*HOSTS, *HOSTS, None, 99]),
+                host_id=random.choice([*self.hosts, *self.hosts, None, 99]),
                 accelerator=str(random.choice(["aes", "fft", "sha"])),
                 claimed_bytes=float(random.choice(SIZES_BYTES)),
                 arrival_s=self.now - float(random.choice([0.0, 0.0, 3.0])),

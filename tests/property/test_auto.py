@@ -59,6 +59,18 @@ TestAuto.settings = hypothesis.settings(
 )
 
 
+class WideMachine(AutoMachine):
+    """So many hosts that some of their jobs get almost the same rates."""
+
+    hosts = range(14)
+
+
+TestWideAuto = WideMachine.TestCase
+TestWideAuto.settings = hypothesis.settings(
+    max_examples=15, stateful_step_count=10
+)
+
+
 def test_leaving_must_not_cost_less_than_while_many_slots_are_idle() -> None:
     with pytest.raises(ValueError, match="at most leave_penalty"):
         auto.AutoOptions(leave_penalty=1.0, leave_penalty_idle=2.0)
