@@ -352,8 +352,11 @@ class PoolState:
             self._program(self._reservations.serve())
         if self._preemption.promised:
             self._program(self._preemption.serve())
-        # Strategies have nothing to decide without idle slots.
-        if jobs.count and self._slots.idle_total:
+        # Without idle slots, there is nothing to decide, but a pass may end the
+        # round of projects that share the pool.
+        if jobs.count and (
+            self._slots.idle_total or view.accounts is not None
+        ):
             if view.power.is_set:
                 self._assign_within_caps()
             else:
