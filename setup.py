@@ -33,7 +33,6 @@ NATIVE = (
     "fpgapool/core/topology/slot_table.py",
     "fpgapool/core/topology/slots.py",
     "fpgapool/core/view.py",
-    "fpgapool/sim/simulation.py",
     "fpgapool/strategies/joint/candidates.py",
     "fpgapool/strategies/joint/pairs.py",
     "fpgapool/strategies/placements/offers.py",

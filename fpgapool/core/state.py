@@ -352,8 +352,8 @@ class PoolState:
             self._program(self._reservations.serve())
         if self._preemption.promised:
             self._program(self._preemption.serve())
-        # Without idle slots, there is nothing to decide, but a pass may end the
-        # round of projects that share the pool.
+        # Without idle slots, there is nothing to decide, but a pass may end
+        # the round of projects that share the pool.
         if jobs.count and (
             self._slots.idle_total or view.accounts is not None
         ):

@@ -20,7 +20,6 @@ import numpy as np
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import native
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core.queues import overruns
@@ -235,7 +234,6 @@ def _limit_bytes(claimed_bytes: float) -> int:
     return math.floor(claimed_bytes * (1 + CLAIM_SLACK))
 
 
-@native.mypyc_attr(allow_interpreted_subclasses=True)
 class _Holding:
     """A job in its slot.
 
@@ -277,7 +275,6 @@ class _Holding:
         self.piece_bytes = 0.0
 
 
-@native.mypyc_attr(allow_interpreted_subclasses=True)
 class _Simulation:
     """One run.
 
