@@ -159,13 +159,11 @@ class _Queue(typing.Generic[_Bucket]):
         del self._bounds[number]
         return self._in_order(self._buckets.pop(number))
 
-    def _add_in_front(self, key: Key) -> None:
+    def _split_front(self) -> None:
         front = self.front
-        bisect.insort(front, key)
-        if len(front) > _MAX_CHUNK:
-            half = len(front) // 2
-            self._put(0, front[half:])
-            del front[half:]
+        half = len(front) // 2
+        self._put(0, front[half:])
+        del front[half:]
 
     def _fill_front(self) -> None:
         while self._buckets and not self.front:
@@ -205,11 +203,13 @@ class KeyQueue(_Queue[list[Key]]):
         return list(itertools.takewhile(key.__gt__, self))
 
     def add(self, key: Key) -> None:
-        bounds = self._bounds
+        bounds, front = self._bounds, self.front
         if self._gone and key[-1] in self._gone and self._revive(key):
             return
         if not bounds or key < bounds[0]:
-            self._add_in_front(key)
+            bisect.insort(front, key)
+            if len(front) > _MAX_CHUNK:
+                self._split_front()
         else:
             number = bisect.bisect_right(bounds, key) - 1
             bucket = self._buckets[number]
@@ -305,7 +305,9 @@ class Timers(_Queue[dict[int, float]]):
         timer = (time_s, job_id)
         number = bisect.bisect_right(self._bounds, timer) - 1
         if number < 0:
-            self._add_in_front(timer)
+            bisect.insort(self.front, timer)
+            if len(self.front) > _MAX_CHUNK:
+                self._split_front()
             return
         bucket = self._buckets[number]
         bucket[job_id] = time_s

@@ -303,6 +303,7 @@ class PoolState:
             released = jobs.release_due(now)
             if (self._admission.hurry(now) or released) and self._view.wakes:
                 outcome.pass_due = True
+            jobs.update_quiet()
         if outcome.pass_due or self._look_s <= now:
             self._run_pass()
         if self._admission.yielding:
@@ -330,7 +331,10 @@ class PoolState:
             self._hardware.drain(now)
         if (
             self._wake_s <= now
-            or jobs.quiet_until_s < self._wake_s
+            or (
+                jobs.quiet_until_s < self._wake_s
+                and (self._wakeups or jobs.limits.front)
+            )
             or self._look_s < self._wake_s
             or self._deadlines.next_s < self._wake_s
             or (members is not None and members.wake_s < self._wake_s)
@@ -348,7 +352,11 @@ class PoolState:
             self._program(self._reservations.serve())
         if self._preemption.promised:
             self._program(self._preemption.serve())
-        if jobs.count:
+        # Without idle slots, there is nothing to decide, but a pass may end
+        # the round of projects that share the pool.
+        if jobs.count and (
+            self._slots.idle_total or view.accounts is not None
+        ):
             if view.power.is_set:
                 self._assign_within_caps()
             else:
@@ -375,14 +383,12 @@ class PoolState:
             )
 
     def _next_look_s(self) -> float:
+        if not self._view.wakes:
+            return math.inf
         after_s = self._strategy.look_again_s(self._view)
         if after_s is None:
-            return self._jobs.look_s if self._view.wakes else math.inf
-        if (
-            not self._view.wakes
-            or not self._jobs.count
-            or not self._slots.idle_total
-        ):
+            return self._jobs.look_s
+        if not self._jobs.count or not self._slots.idle_total:
             return math.inf
         return self._view.now + after_s
 

@@ -317,10 +317,10 @@ class PoolView:
                 slot.up and group.fits(slot.id, slot.shape)
                 for slot in host.slots
             )
-        return any(
-            count > 0 and group.fits_shape(shape)
-            for shape, count in host.up_shapes.items()
-        )
+        for shape, count in host.up_shapes.items():
+            if count > 0 and group.fits_shape(shape):
+                return True
+        return False
 
     def put_flow(self, job: model.Job, slot: slots.Slot) -> None:
         """Set the pipes that the holder of a slot uses."""

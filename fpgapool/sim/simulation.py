@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import heapq
 import importlib.metadata
 import math
+import operator
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -170,7 +170,12 @@ def run(
         caps,
         quantum_bytes,
         on_end,
-        overruns.Overruns(CLAIM_SLACK, learns=options.learn_overruns),
+        overruns.Overruns(
+            CLAIM_SLACK,
+            # Nothing can be learnt from true claims.
+            learns=options.learn_overruns
+            and any(job.claimed_bytes is not None for job in scenario.jobs),
+        ),
     )
     simulation.run()
     return _all_outcomes(simulation, scenario, source, f"strategies.{name}")
@@ -229,7 +234,6 @@ def _limit_bytes(claimed_bytes: float) -> int:
     return math.floor(claimed_bytes * (1 + CLAIM_SLACK))
 
 
-@dataclasses.dataclass(slots=True)
 class _Holding:
     """A job in its slot.
 
@@ -243,13 +247,32 @@ class _Holding:
         interruption.
     """
 
-    job: scenarios.JobSpec
-    generation: int
-    start_s: float
-    done_bytes: int
-    limit_bytes: float
-    quantum_bytes: float = math.inf
-    piece_bytes: float = 0.0
+    __slots__ = (
+        "done_bytes",
+        "generation",
+        "job",
+        "limit_bytes",
+        "piece_bytes",
+        "quantum_bytes",
+        "start_s",
+    )
+
+    def __init__(
+        self,
+        job: scenarios.JobSpec,
+        generation: int,
+        start_s: float,
+        done_bytes: int,
+        limit_bytes: float,
+        quantum_bytes: float,
+    ) -> None:
+        self.job = job
+        self.generation = generation
+        self.start_s = start_s
+        self.done_bytes = done_bytes
+        self.limit_bytes = limit_bytes
+        self.quantum_bytes = quantum_bytes
+        self.piece_bytes = 0.0
 
 
 class _Simulation:
@@ -281,9 +304,10 @@ class _Simulation:
         self._engine = make_engine(scenario.cluster)
         self._watcher = watcher
         self._slots = base.slots_of(scenario.cluster)
-        self._shapes = [
-            scenario.cluster.shape_of(slot.host) for slot in self._slots
-        ]
+        # By slot, the highest input rate of each accelerator.
+        self._peaks_bytes_per_s = _peaks_bytes_per_s(
+            scenario.cluster, self._slots
+        )
         # The first slots belong to groups; jobs get the rest.
         self._for_jobs = self._slots[scenario.group_slots :]
         self._quantum_bytes = quantum_bytes
@@ -312,7 +336,7 @@ class _Simulation:
         # Latest first, so that the next job is at the end.
         self._to_come = sorted(
             scenario.jobs,
-            key=lambda job: (job.arrival_s, job.id),
+            key=operator.attrgetter("arrival_s", "id"),
             reverse=True,
         )
 
@@ -326,19 +350,20 @@ class _Simulation:
                 return
             batch: list[events.Event] = []
             for slot in done:
-                batch += self._end_piece(slot, now)
+                self._end_piece(slot, now, batch)
             if self._wants_rates:
                 batch += self._progress()
             if self._programming:
                 batch += self._programmed_slots(now)
-            if self._to_come:
-                batch += self._arrivals(now)
+            to_come = self._to_come
+            while to_come and to_come[-1].arrival_s <= now:
+                batch.append(self._arrival(to_come.pop()))
             if self._wake_s <= now:
                 self._wake_s = math.inf
                 batch.append(events.Wake())
             # Repeat until no instruction causes a further event at this time.
             orders = self._pool.step(batch, now)
-            while orders and (batch := list(self._execute_all(orders, now))):
+            while orders and (batch := self._execute_all(orders, now)):
                 orders = self._pool.step(batch, now)
             if self._at_border:
                 self._go_on_from_borders(now)
@@ -364,36 +389,42 @@ class _Simulation:
         It is the latest of those that are one instant with the first, so that
         none of them comes before its time.
         """
-        times_s = [self._wake_s]
-        if self._programming:
-            times_s.append(self._programming[0][0])
-        if self._to_come:
-            times_s.append(self._to_come[-1].arrival_s)
-        first_s = min(times_s)
-        for job in reversed(self._to_come):
-            if not instants.are_one(first_s, job.arrival_s):
+        wake_s, to_come = self._wake_s, self._to_come
+        ready_s = self._programming[0][0] if self._programming else math.inf
+        first_s = wake_s if wake_s < ready_s else ready_s
+        if to_come and to_come[-1].arrival_s < first_s:
+            first_s = to_come[-1].arrival_s
+        last_s = first_s
+        end_s = first_s + instants.tolerance_s(first_s)
+        for time_s in (wake_s, ready_s):
+            if last_s < time_s <= end_s:
+                last_s = time_s
+        for job in reversed(to_come):
+            if job.arrival_s > end_s:
                 break
-            times_s.append(job.arrival_s)
-        return max(
-            time_s for time_s in times_s if instants.are_one(first_s, time_s)
-        )
+            last_s = max(last_s, job.arrival_s)
+        return last_s
 
-    def _end_piece(self, number: int, now: float) -> Iterator[events.Event]:
+    def _end_piece(
+        self, number: int, now: float, batch: list[events.Event]
+    ) -> None:
         """End a piece that a slot computes without interruption."""
         held = self._holdings[number]
         assert held is not None
         if held.piece_bytes >= held.job.size_bytes - held.done_bytes:
-            yield self._complete(number, held, now)
+            batch.append(self._complete(number, held, now))
             return
         held.done_bytes += int(held.piece_bytes)
         self._at_border[number] = held
         held.quantum_bytes -= held.piece_bytes
         if held.quantum_bytes <= 0:
             held.quantum_bytes = self._quantum_of(number, held.job)
-            yield events.QuantumDone(number, held.generation, held.done_bytes)
+            batch.append(
+                events.QuantumDone(number, held.generation, held.done_bytes)
+            )
         if held.done_bytes >= held.limit_bytes:
             held.limit_bytes = math.inf
-            yield events.ClaimExceeded(number, held.generation)
+            batch.append(events.ClaimExceeded(number, held.generation))
 
     def _go_on_from_borders(self, now: float) -> None:
         """Continue the jobs that kept their slots at a border."""
@@ -405,31 +436,28 @@ class _Simulation:
     def _complete(
         self, number: int, held: _Holding, now: float
     ) -> events.Event:
-        slot = self._slots[number]
+        slot, job = self._slots[number], held.job
         self._holdings[number] = None
         self._working -= 1
-        stays = self._stays.pop(held.job.id, ())
-        deadline_s = held.job.deadline_at_s
-        self.outcomes[held.job.id] = schedules.JobOutcome(
-            id=held.job.id,
+        del self._claims[job.id]
+        stays = self._stays.pop(job.id, ())
+        self.outcomes[job.id] = schedules.JobOutcome(
+            id=job.id,
             start_s=held.start_s,
             finish_s=now,
             host=slot.host,
             slot=slot.place,
-            local=slot.host == held.job.host,
+            local=slot.host == job.host,
             state=None
-            if deadline_s is None
-            else schedules.state_at_end(now, deadline_s),
+            if job.deadline_s is None
+            else schedules.state_at_end(now, job.deadline_at_s),
             preemptions=len(stays),
             stays=stays,
         )
         if self._on_end is not None:
             self._on_end()
         self._learnt.note(
-            held.job.tenant,
-            held.job.accelerator,
-            _first_claim(held.job),
-            held.job.size_bytes,
+            job.tenant, job.accelerator, _first_claim(job), job.size_bytes
         )
         return events.SlotReleased(number, held.generation)
 
@@ -459,31 +487,31 @@ class _Simulation:
             self._work(number, held, now)
             yield events.SlotReady(number, held.generation)
 
-    def _arrivals(self, now: float) -> Iterator[events.Event]:
-        while self._to_come and self._to_come[-1].arrival_s <= now:
-            job = self._to_come.pop()
-            self.waiting[job.id] = job
-            correction = self._learnt.correction(job.tenant, job.accelerator)
-            self._claims[job.id] = correction * _first_claim(job)
-            yield events.JobSubmitted(
-                _model_job(job, 0, self._claims[job.id], correction)
-            )
+    def _arrival(self, job: scenarios.JobSpec) -> events.Event:
+        self.waiting[job.id] = job
+        correction = self._learnt.correction(job.tenant, job.accelerator)
+        claim_bytes = correction * _first_claim(job)
+        self._claims[job.id] = claim_bytes
+        return events.JobSubmitted(_model_job(job, 0, claim_bytes, correction))
 
     def _execute_all(
         self, orders: Iterable[instructions.Instruction], now: float
-    ) -> Iterator[events.Event]:
-        """Carry out the pool's orders; yield the immediate events."""
+    ) -> list[events.Event]:
+        """Carry out the pool's orders; return the immediate events."""
+        batch: list[events.Event] = []
         for order in orders:
             if isinstance(order, instructions.Program):
-                yield from self._assign(order, now)
+                if (ready := self._assign(order, now)) is not None:
+                    batch.append(ready)
             elif isinstance(order, instructions.Yield):
-                yield from self._leave(order, now)
+                batch += self._leave(order, now)
             elif isinstance(order, instructions.WakeAt):
                 self._wake_s = order.time_s
+        return batch
 
     def _leave(
         self, order: instructions.Yield, now: float
-    ) -> Iterator[events.Event]:
+    ) -> list[events.Event]:
         """Make a job leave its slot, and queue it again."""
         number = order.slot_id
         slot, held = self._slots[number], self._holdings[number]
@@ -522,38 +550,44 @@ class _Simulation:
             )
             correction = 1.0
         claimed_bytes = self._claims[job.id]
-        yield events.SlotReleased(number, held.generation)
-        yield events.JobSubmitted(
-            _model_job(job, held.done_bytes, claimed_bytes, correction),
-            max(claimed_bytes - held.done_bytes, 0.0),
-            yields=True,
-        )
+        return [
+            events.SlotReleased(number, held.generation),
+            events.JobSubmitted(
+                _model_job(job, held.done_bytes, claimed_bytes, correction),
+                max(claimed_bytes - held.done_bytes, 0.0),
+                yields=True,
+            ),
+        ]
 
     def _assign(
         self, order: instructions.Program, now: float
-    ) -> Iterator[events.Event]:
+    ) -> events.Event | None:
+        """Give a slot to a job; return an immediate event, if there is one."""
         number = order.slot_id
-        stays = self._stays.get(order.job_id, ())
         job = self.waiting.pop(order.job_id)
+        done_bytes = 0
+        if self._stays and job.id in self._stays:
+            done_bytes = sum(stay.done_bytes for stay in self._stays[job.id])
         held = _Holding(
             job,
             order.generation,
             now,
-            sum(stay.done_bytes for stay in stays),
+            done_bytes,
             _limit_bytes(self._claims[job.id]),
             self._quantum_of(number, job),
         )
         self._holdings[number] = held
         programming_s = self._cluster.reconfiguration_s
-        accelerator = held.job.accelerator
+        accelerator = job.accelerator
         if programming_s and self._programmed[number] != accelerator:
             self._programmed[number] = accelerator
             heapq.heappush(self._programming, (now + programming_s, number))
-        else:
-            self._work(number, held, now)
-            if self._quantum_bytes or programming_s:
-                # The core needs to know which accelerators the slots have.
-                yield events.SlotReady(number, held.generation)
+            return None
+        self._work(number, held, now)
+        if self._quantum_bytes or programming_s:
+            # The core needs to know which accelerators the slots have.
+            return events.SlotReady(number, held.generation)
+        return None
 
     def _work(self, number: int, held: _Holding, now: float) -> None:
         held.start_s = now
@@ -582,7 +616,7 @@ class _Simulation:
         )
 
     def _peak_bytes_per_s(self, number: int, job: scenarios.JobSpec) -> float:
-        return self._profiles[job.accelerator].peak_in(self._shapes[number])
+        return self._peaks_bytes_per_s[number][job.accelerator]
 
     def _quantum_of(self, number: int, job: scenarios.JobSpec) -> float:
         """Return the input from one border of a job to the next."""
@@ -593,6 +627,20 @@ class _Simulation:
             self._peak_bytes_per_s(number, job),
             self._cluster.reconfiguration_s,
         )
+
+
+def _peaks_bytes_per_s(
+    cluster: scenarios.Cluster, slots: Iterable[base.Slot]
+) -> list[dict[str, float]]:
+    shapes = [cluster.shape_of(slot.host) for slot in slots]
+    by_shape = {
+        shape: {
+            name: profile.peak_in(shape)
+            for name, profile in cluster.accelerators.items()
+        }
+        for shape in set(shapes)
+    }
+    return [by_shape[shape] for shape in shapes]
 
 
 def _model_job(

@@ -17,7 +17,9 @@ import sys
 from collections.abc import Iterator
 
 from tests.benchmarks import measure
+from tests.benchmarks import plain_simulation
 from tests.benchmarks import pools
+from tests.benchmarks import sim_clusters
 from tests.harness import distributions
 from tests.harness import native
 
@@ -86,6 +88,13 @@ def size_of(tiny: bool, projects: int) -> tuple[pools.Size, int]:
     return pools.Size(hosts=2500, waiting=100_000), 20_000
 
 
+def cluster_of(tiny: bool) -> sim_clusters.Size:
+    """Return the size of the simulated cluster."""
+    if tiny:
+        return sim_clusters.Size(hosts=4, jobs_per_host=3)
+    return sim_clusters.Size(hosts=100, jobs_per_host=50)
+
+
 def _decisions(
     tiny: bool, projects: str = "0", strategy: str = "wra"
 ) -> measure.Sample:
@@ -96,7 +105,40 @@ def _decisions(
     return watch.rate(made)
 
 
-_WORK = {"decisions": _decisions}
+@functools.cache
+def _simulations(
+    tiny: bool,
+) -> tuple[sim_clusters.scenarios.Scenario, plain_simulation.Plain]:
+    """Return a scenario and the plain program; both have been compiled."""
+    scenario = sim_clusters.make(cluster_of(tiny), "wra")
+    if not tiny:
+        sim_clusters.warm_up()
+    plain = plain_simulation.Plain(scenario, compiles=not tiny)
+    ends = {one.id: one.finish_s for one in sim_clusters.run(scenario)}
+    if plain.run() != ends:
+        raise AssertionError("the plain program ends jobs at other times")
+    return scenario, plain
+
+
+def _simulation(tiny: bool) -> measure.Sample:
+    scenario, _ = _simulations(tiny)
+    with measure.stopwatch() as watch:
+        sim_clusters.run(scenario)
+    return measure.Sample(watch.cpu_s, watch.wall_s, watch.cpu_s)
+
+
+def _plain(tiny: bool) -> measure.Sample:
+    _, plain = _simulations(tiny)
+    with measure.stopwatch() as watch:
+        plain.run()
+    return measure.Sample(watch.cpu_s, watch.wall_s, watch.cpu_s)
+
+
+_WORK = {
+    "decisions": _decisions,
+    "simulation": _simulation,
+    "plain": _plain,
+}
 
 
 def main() -> None:

@@ -63,6 +63,7 @@ class Overruns:
     def __init__(self, slack: float, *, learns: bool = True) -> None:
         self._learns = learns
         self._slack = slack
+        self._has_overrun = False
         self._known: collections.OrderedDict[tuple[str, ...], _Means] = (
             collections.OrderedDict()
         )
@@ -83,16 +84,21 @@ class Overruns:
         excess = 0.0
         if used_bytes > claimed_bytes * (1 + self._slack):
             excess = min(math.log(used_bytes / max(claimed_bytes, 1)), _MOST)
+            self._has_overrun = True
         for key in ((project, accelerator), (project,)):
-            if key not in self._known:
-                self._known[key] = _Means()
-            self._known[key].add(excess)
-            self._known.move_to_end(key)
+            means = self._known.get(key)
+            if means is None:
+                means = self._known[key] = _Means()
+            else:
+                self._known.move_to_end(key)
+            means.add(excess)
         while len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
 
     def correction(self, project: str, accelerator: str) -> float:
         """Return the factor for a new job's claim; at least 1."""
+        if not self._has_overrun:
+            return 1.0
         share = 0.0
         for means in self._of((project,), (project, accelerator)):
             share = (_PRIOR * share + means.jobs * means.share) / (

@@ -274,17 +274,22 @@ class WaitingJobs(lanes.Lanes):
             record.limit_s = None
         return overdue
 
+    def update_quiet(self) -> None:
+        """Compute :attr:`quiet_until_s` anew, after timers have ended."""
+        self.quiet_until_s = min(
+            self.limits.first_s(),
+            self.patience.first_s(),
+            self.ageing.first_s(),
+        )
+
     def next_due_s(self, *, with_patience: bool) -> float:
         """Return the next due time; infinite if there is none.
 
         :param with_patience: whether all timers count; otherwise, only
             ``limits`` does.
         """
-        limit_s = self.limits.first_s()
-        self.quiet_until_s = min(
-            limit_s, self.patience.first_s(), self.ageing.first_s()
-        )
-        return self.quiet_until_s if with_patience else limit_s
+        self.update_quiet()
+        return self.quiet_until_s if with_patience else self.limits.first_s()
 
     def _release(self, record: queued.JobRecord) -> None:
         # A job released because of skips keeps its patience timer. When that

@@ -4,6 +4,7 @@
 
 import bisect
 import collections
+import itertools
 import operator
 import typing
 from collections import abc
@@ -77,8 +78,12 @@ class IdleSlots:
         return slot is not None and slot.up and slot_id not in self.assignments
 
     def idle_slots(self) -> abc.Iterator[slots.Slot]:
-        for host_id in sorted(self.idle_hosts):
-            yield from self.idle_hosts[host_id].idle
+        return itertools.chain.from_iterable(
+            [
+                self.idle_hosts[host_id].idle
+                for host_id in sorted(self.idle_hosts)
+            ]
+        )
 
     def hide(self, slot: slots.Slot) -> None:
         """Hide an idle slot from strategies, until :meth:`show`."""

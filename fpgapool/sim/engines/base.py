@@ -71,8 +71,9 @@ class Pipes:
     def __init__(self, cluster: scenario.Cluster) -> None:
         hosts = range(cluster.hosts)
         nics = [cluster.nic_of(host) for host in hosts]
-        self._devices = len(cluster.fpga_hosts)
-        self._hosts = cluster.hosts
+        #: The numbers of host 0's; those of other hosts follow.
+        self.first_egress = len(cluster.fpga_hosts)
+        self.first_ingress = self.first_egress + cluster.hosts
         self.capacities_bytes_per_s = [
             *(cluster.dma_of(host) for host in sorted(cluster.fpga_hosts)),
             *nics,
@@ -80,10 +81,10 @@ class Pipes:
         ]
 
     def egress(self, host: int) -> int:
-        return self._devices + host
+        return self.first_egress + host
 
     def ingress(self, host: int) -> int:
-        return self._devices + self._hosts + host
+        return self.first_ingress + host
 
 
 def slots_of(cluster: scenario.Cluster) -> list[Slot]:

@@ -47,6 +47,10 @@ class FluidEngine(base.Engine):
         # three.
         self._new = _NO_FLOW
         self._settle_s = math.inf
+        # Whether a flow has started or ended since pipes were last shared.
+        self._is_stale = False
+        # No flow ends before this time, unless something is waiting above.
+        self._due_s = math.inf
         self._is_compiled = False
         # What the functions work on: the network or its matrices.
         self._vectors: tuple[typing.Any, ...] = (self._net,)
@@ -66,14 +70,17 @@ class FluidEngine(base.Engine):
         if not self._is_compiled and compiling.pays(1):
             self._compile()
         self._catch_up()
-        pipes, source = self._pipes, transfer.source
+        self._is_stale = True
+        source = transfer.source
+        first_egress = self._pipes.first_egress
+        first_ingress = self._pipes.first_ingress
         egress = ingress = back_egress = back_ingress = _NOWHERE
         if source != slot.host:
-            ingress = pipes.ingress(slot.host)
-            back_egress = pipes.egress(slot.host)
+            ingress = first_ingress + slot.host
+            back_egress = first_egress + slot.host
             if source is not None:
-                egress = pipes.egress(source)
-                back_ingress = pipes.ingress(source)
+                egress = first_egress + source
+                back_ingress = first_ingress + source
         self._new = _NewFlow(
             slot.number,
             slot.device,
@@ -93,29 +100,41 @@ class FluidEngine(base.Engine):
         :returns: the bytes that are left.
         """
         self._catch_up()
+        self._is_stale = True
         left = sharing.left_bytes(self._net, slot_number, now)
         sharing.stop(self._net, slot_number)
         return float(left)
 
     def settle(self, now: float) -> None:
-        if self._settle_s < math.inf:
-            self._catch_up()
-        self._settle_s = now
+        if self._is_stale:
+            if self._settle_s < math.inf:
+                self._catch_up()
+            self._settle_s = now
+            self._is_stale = False
 
     def _catch_up(self) -> None:
         if self._settle_s < math.inf or self._new is not _NO_FLOW:
             self._update(*self._vectors, self._new, self._settle_s)
             self._new, self._settle_s = _NO_FLOW, math.inf
+            self._due_s = -math.inf
 
     def advance(self, limit_s: float) -> tuple[float, list[int]]:
-        time_s, count = self._finish(
+        if (
+            limit_s < self._due_s
+            and self._settle_s == math.inf
+            and self._new is _NO_FLOW
+        ):
+            return limit_s, []
+        time_s, count, self._due_s = self._finish(
             *self._vectors, self._new, self._settle_s, limit_s
         )
         self._new, self._settle_s = _NO_FLOW, math.inf
         if not count:
             return time_s, []
-        found = self._net.found[:count]
-        return time_s, sorted(map(int, found))
+        self._is_stale = True
+        if count == 1:
+            return time_s, [int(self._net.found[0])]
+        return time_s, sorted(map(int, self._net.found[:count]))
 
     def rates(self) -> list[float]:
         self._catch_up()
@@ -134,7 +153,7 @@ def _finish_in(
     new: _NewFlow,
     settle_s: float,
     limit_s: float,
-) -> tuple[float, int]:
+) -> tuple[float, int, float]:
     net = sharing.network_of(wholes, numbers)
     return _finish(net, new, settle_s, limit_s)
 
@@ -165,10 +184,14 @@ def _start(net: sharing.Network, new: _NewFlow) -> None:
 @compiling.in_place
 def _finish(
     net: sharing.Network, new: _NewFlow, settle_s: float, limit_s: float
-) -> tuple[float, int]:
-    """Apply updates, and end the flows that are done by a time."""
+) -> tuple[float, int, float]:
+    """Apply updates, and end the flows that are done by a time.
+
+    :returns: what :func:`.sharing.collect_done` does, and the time before
+        which no other flow ends at its present rate.
+    """
     _update(net, new, settle_s)
     time_s, count = sharing.collect_done(net, limit_s)
     for at in range(count):
         sharing.stop(net, net.found[at])
-    return time_s, count
+    return time_s, count, sharing.next_due_s(net)

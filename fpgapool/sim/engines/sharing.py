@@ -269,6 +269,12 @@ def _set_end(net: Network, flow: int) -> None:
 
 
 @compiling.in_place
+def next_due_s(net: Network) -> float:
+    """Return when the next flow counts as done; infinite: none ever does."""
+    return net.due[net.due_order[1]] if net.due_order[0] else math.inf
+
+
+@compiling.in_place
 def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
     """Find the flows that end next.
 

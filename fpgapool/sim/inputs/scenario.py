@@ -326,7 +326,7 @@ SHORT_TAIL = Queues()
 LONG_TAIL = Queues(E_bytes=26e6, q=1.8, k1=10, k2=11)
 
 
-class JobSpec(_Record, frozen=True):
+class JobSpec(_Record, frozen=True, gc=False):
     """One request for an accelerator or, with heartbeats, a container.
 
     :ivar host: the host of its data; None: a machine outside the cluster. With

@@ -59,7 +59,7 @@ class Stay(msgspec.Struct, frozen=True):
     done_bytes: int
 
 
-class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The result of a job.
 
     :ivar start_s: when its last slot or its core started to work for it; if

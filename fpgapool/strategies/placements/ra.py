@@ -155,12 +155,15 @@ class RaPlacement(base.Placement):
             if fitting:
                 yield view.give(record, fitting[0])
 
-    def _draw_order(self, view: pool_view.PoolView) -> list[slots.Slot]:
+    def _draw_order(
+        self, view: pool_view.PoolView
+    ) -> abc.Iterable[slots.Slot]:
         if not view.waiting_count:
-            return []
+            return ()
         idle = list(view.slots.idle_slots())
         order = self._generator.permutation(len(idle))
-        return [idle[n] for n in order.tolist()]
+        # Usually, the first slots are taken.
+        return map(idle.__getitem__, order.tolist())
 
 
 def _has_open_slot(view: pool_view.PoolView, group: queued.JobGroup) -> bool:

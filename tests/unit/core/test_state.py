@@ -77,6 +77,18 @@ def test_arrivals_see_the_slots_of_the_same_instant() -> None:
     assert pools.taken(output) == [(2, 10)]
 
 
+def test_a_full_pool_does_not_ask_its_strategy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = pools.make_pool(pools.make_host(1, slot_count=1))
+    pool.submit(pools.make_job(1))
+    with monkeypatch.context() as patch:
+        patch.delattr(type(pool.state._strategy), "assign")
+        assert pool.submit(pools.make_job(2), now=1.0) == []
+    output = pool.hear(events.SlotReleased, 10)
+    assert pools.taken(output) == [(2, 10)]
+
+
 def test_submitted_and_cancelled_in_one_instant() -> None:
     pool = pools.make_pool(pools.make_host(1))
     output = pool.step(

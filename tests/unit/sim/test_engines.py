@@ -94,6 +94,45 @@ def test_each_direction_of_a_nic_is_shared_apart() -> None:
     assert engine.advance(1e9) == (pytest.approx(2.0), [0, 1])
 
 
+def test_who_looks_often_sees_the_same_ends() -> None:
+    def ends(step_s: float) -> list[tuple[float, list[int]]]:
+        engine = fluid.FluidEngine(make_cluster())
+        found, now = [], 0.0
+        for number, size_bytes in enumerate((1e9, 3e9, 2e9)):
+            slot = base.Slot(number, 0, 0, number)
+            engine.start(slot, make_transfer(1, size_bytes), now)
+        engine.settle(now)
+        while len(found) < 3:
+            now, done = engine.advance(now + step_s)
+            if done:
+                found.append((now, done))
+            engine.settle(now)
+        return found
+
+    assert ends(1e9) == [
+        (pytest.approx(now), done)
+        for now, done in ((2.4, [0]), (4.0, [2]), (5.0, [1]))
+    ]
+    for (now, done), often in zip(ends(1e9), ends(0.25), strict=True):
+        assert often == (pytest.approx(now, abs=1e-9), done)
+
+
+def test_flows_are_not_looked_at_before_one_can_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = fluid.FluidEngine(make_cluster())
+    engine.start(base.Slot(0, 0, 0, 0), make_transfer(0), 0.0)
+    engine.settle(0.0)
+    assert engine.advance(0.1) == (0.1, [])
+    finish = engine._finish
+    monkeypatch.delattr(engine, "_finish")
+    for now in (0.2, 0.9):
+        engine.settle(now)
+        assert engine.advance(now) == (now, [])
+    monkeypatch.setattr(engine, "_finish", finish, raising=False)
+    assert engine.advance(1.0) == (pytest.approx(1.0), [0])
+
+
 def test_a_chunk_takes_three_stages_one_after_the_other() -> None:
     cluster = make_cluster(nic_bytes_per_s=1e9)
     transfer = make_transfer(1, size_bytes=MIB, return_ratio=1.0)
