@@ -35,8 +35,8 @@ from tests.services import process
 
 #: Requests in a call, and calls of a process at the same time, while the
 #: queue is being filled.
-_TOGETHER = 200
-_CALLS = 2
+_TOGETHER = 100
+_CALLS = 1
 
 _THREADS = 4
 _MAX_DATAGRAM_BYTES = 4096
@@ -141,6 +141,7 @@ class Crowd:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         self._port = self._socket.getsockname()[1]
         self._visits: list[visits.Visit] = []
+        self._sent: collections.Counter[str] = collections.Counter()
         self.shared = hosts.Shared(
             loop=self.loop,
             casting=concurrent.futures.ThreadPoolExecutor(1),
@@ -149,6 +150,7 @@ class Crowd:
             port=self._port,
             places={},
             report_interval_s=plan.report_interval_s,
+            watch=self._note,
             push=lambda number, view: self._visits[number].pushed(view),
         )
         numbers = range(plan.first, plan.first + plan.hosts)
@@ -159,6 +161,9 @@ class Crowd:
             self._rng, self.loop, self._hosts, plan.projects, self._ask
         )
         self._line = Line(self._hosts)
+
+    def _note(self, method: str, _took_s: float, ok: bool) -> None:
+        self._sent[f"{method}{'' if ok else ' (failed)'}"] += 1
 
     # Between clients and workers.
 
@@ -287,6 +292,10 @@ class Crowd:
     def counts(self) -> collections.Counter[str]:
         """Return what has happened to clients, and how often."""
         return collections.Counter(self._town.counts)
+
+    def sent(self) -> collections.Counter[str]:
+        """Return how many messages have gone to the conductor, by method."""
+        return collections.Counter(self._sent)
 
     def told(self) -> dict[str, visits.Told]:
         """Return what clients know of their sessions."""

@@ -22,6 +22,7 @@ from fpgapool.agent.door import opens
 from fpgapool.agent.door import sessions
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
+from fpgapool.common.messaging import rpc
 from fpgapool.drivers import base as drivers
 from fpgapool.rpcapi import conductor as conductor_api
 from tests.scale import workers
@@ -41,6 +42,7 @@ class Shared:
     :ivar port: where clients of other processes find this one's workers.
     :ivar places: where sessions are in this process.
     :ivar report_interval_s: time between two reports of a host.
+    :ivar watch: is told of each message to the conductor.
     :ivar push: takes the number of a client and its session's view.
     """
 
@@ -51,6 +53,7 @@ class Shared:
     port: int
     places: workers.Places
     report_interval_s: float
+    watch: rpc.Watch
     push: Callable[[int, objects.SessionView], None]
 
 
@@ -137,7 +140,7 @@ class Host:
         self.table = table.SlotTable(
             agent_settings.host_facts(self.settings), devices(slots)
         )
-        self._conductor = conductor_api.ConductorAPI()
+        self._conductor = conductor_api.ConductorAPI(watch=shared.watch)
         self._casts = _Casts(
             shared, self._conductor.together, lambda key: self._failed(key)
         )

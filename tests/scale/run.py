@@ -46,6 +46,7 @@ _MIB = 1 << 20
 _LARGE_BYTES = 1 << 36
 _SMALL_BYTES = 1 << 30
 _HOLD_S = 2.0
+_SETTLED_S = 2.0
 _AFTER_RELOAD_S = 3.0
 _TAKEN_OVER = re.compile(r"(\d+) sessions taken over in ([\d.]+) s")
 
@@ -101,12 +102,16 @@ class Findings:
     """What was measured; times are in seconds.
 
     :ivar costs: by phase.
+    :ivar rates: messages to the conductor per second, by phase and method.
     :ivar times_s: by what took the time.
     :ivar problems: what must not be.
     """
 
     options: Options
     costs: dict[str, Costs] = dataclasses.field(default_factory=dict)
+    rates: dict[str, dict[str, float]] = dataclasses.field(
+        default_factory=dict
+    )
     times_s: dict[str, float] = dataclasses.field(default_factory=dict)
     readings: list[readings.Reading] = dataclasses.field(default_factory=list)
     counts: collections.Counter[str] = dataclasses.field(
@@ -219,10 +224,17 @@ class Run:
         return Meter(groups, pids)
 
     def _measure(self, phase: str) -> None:
+        before, started_s = self._sum("sent"), time.monotonic()
         with self._meter().measuring() as table:
             waiting.pause(self.options.seconds)
+        took_s = time.monotonic() - started_s
+        rates = {
+            method: round(count / took_s, 1)
+            for method, count in (self._sum("sent") - before).items()
+        }
         self.findings.costs[phase] = table
-        self._say(f"{phase}: {shown(table)}")
+        self.findings.rates[phase] = rates
+        self._say(f"{phase}: {shown(table)}; messages per second: {rates}")
 
     def _timed(self, title: str, took_s: float) -> None:
         self.findings.times_s[title] = took_s
@@ -258,14 +270,27 @@ class Run:
         took_s = time.monotonic() - started_s
         self._timed(f"{count} sessions are opened", took_s)
         slots = options.agents * options.slots
-        self._wait(lambda: self._counts()["used"] >= slots, "slots are used")
+        self._wait(
+            lambda: self._sum("counts")["used"] >= slots, "slots are used"
+        )
+        self._settle()
         self._measure("full")
 
-    def _counts(self) -> collections.Counter[str]:
-        total: collections.Counter[str] = collections.Counter()
-        for one in self.crowd.ask("counts"):
-            total += one
-        return total
+    def _settle(self) -> None:
+        """Wait until no client asks for a session any more."""
+        last = -1
+
+        def settled() -> bool:
+            nonlocal last
+            before, last = last, self._sum("sent")["submit_sessions"]
+            waiting.pause(_SETTLED_S)
+            return before == last
+
+        self._wait(settled, "all requests have been answered")
+
+    def _sum(self, name: str) -> collections.Counter[str]:
+        """Return the sum of a counter over all processes."""
+        return sum(self.crowd.ask(name), collections.Counter())
 
     def churn(self) -> None:
         """Let clients come and go from now on."""
@@ -280,10 +305,10 @@ class Run:
         large = visits.Habit(_LARGE_BYTES, 1 / share_per_s, 1.0)
         self.crowd.ask("finish", share_per_s, large)
         self.crowd.ask_each("come", [(one, small) for one in shares])
-        before = self._counts()["closed"]
+        before = self._sum("counts")["closed"]
         started_s = time.monotonic()
         self._measure("coming and going")
-        closed = self._counts()["closed"] - before
+        closed = self._sum("counts")["closed"] - before
         rate = closed / (time.monotonic() - started_s)
         self._timed("a session, on the average", 1 / max(rate, 1e-3))
 
@@ -418,7 +443,7 @@ class Run:
         uses = [use for part in self.crowd.ask("uses") for use in part]
         problems += judge.shared(uses)
         self.findings.problems += problems
-        self.findings.counts = self._counts()
+        self.findings.counts = self._sum("counts")
         self.findings.counts["uses"] = len(uses)
 
     def _recorded(self) -> dict[str, str]:
