@@ -48,7 +48,11 @@ def lost(
 
 
 def shared(uses: Iterable[workers.Use]) -> list[str]:
-    """Return which slots had two clients, or sessions two slots, at once."""
+    """Return which slots had two clients at once, or sessions two slots.
+
+    A client may leave a slot for one that its session has got instead, whose
+    generation is higher: the slot of a host that was lost hears of it later.
+    """
     by_holder: collections.defaultdict[str, list[workers.Use]] = (
         collections.defaultdict(list)
     )
@@ -62,5 +66,9 @@ def shared(uses: Iterable[workers.Use]) -> list[str]:
             f"{name} was used twice: {earlier}, {later}"
             for earlier, later in itertools.pairwise(found)
             if later.began_s < earlier.ended_s
+            and (
+                later.slot == earlier.slot
+                or later.generation <= earlier.generation
+            )
         ]
     return problems
