@@ -230,7 +230,7 @@ chaos: ## faults on a pool under load, into chaos-out/; 15 minutes
 
 .PHONY: scale
 scale: $(VENV)/.installed-test services
-scale: ## 1,000 agents without workers, into scale-out/; SCALE_OPTIONS="--agents 50"
+scale: ## 1,000 agents without workers, into scale-out/
 	@echo "== running a big pool"
 	@$(BIN)/python -m tests.scale $(SCALE_OPTIONS)
 

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import json
 import multiprocessing
+import os
 import random
 import socket
 import threading
@@ -326,6 +327,8 @@ def _work(pipe: typing.Any, plan: Plan) -> None:
                 pipe.send((getattr(crowd, name)(*arguments), None))
             except Exception as error:
                 pipe.send((None, repr(error)))
+    # Threads that still work need not be waited for.
+    os._exit(0)
 
 
 class Crowds:

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 
 from fpgapool import client
 from fpgapool.api.http import microversion
+from tests.benchmarks import usage
 from tests.functional.api import harness as api_harness
 
 _REPETITIONS = 5
@@ -46,7 +48,8 @@ _LISTS = ("accelerator", "host", "device", "slot", "session")
 class Reading:
     """A command or request that reads the pool; medians of some.
 
-    :ivar cpu_s: processor time here, in the command if it is one.
+    :ivar cpu_s: processor time of the command or, if it is a request, of the
+        server.
     :ivar size_bytes: of its largest answer, or of what it printed.
     """
 
@@ -56,17 +59,24 @@ class Reading:
     size_bytes: int
 
 
-def by_request(address: str, front_door: str) -> Iterator[Reading]:
+def by_request(
+    address: str, api_pid: int, front_door: str, agent_pid: int
+) -> Iterator[Reading]:
     """Read the pool in this process.
 
     :param address: of the API.
-    :param front_door: path of its socket.
+    :param front_door: path of the agent's socket.
     """
     for path in _PATHS:
-        yield _timed(f"GET {path}", functools.partial(_get, address, path))
+        yield _timed(
+            f"GET {path}",
+            functools.partial(_get, address, path),
+            functools.partial(usage.cpu_s, api_pid),
+        )
     yield _timed(
         "accelerators()",
         lambda: len(repr(client.accelerators(front_door=front_door))),
+        functools.partial(usage.cpu_s, agent_pid),
     )
 
 
@@ -95,18 +105,27 @@ def by_command(
             for name in _LISTS
         },
     }.items():
-        yield _timed(title, functools.partial(_run, *command), repetitions)
+        run = functools.partial(_run, *command)
+        yield _timed(title, run, _children_s, repetitions)
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _timed(
-    title: str, action: Callable[[], int], repetitions: int = _REPETITIONS
+    title: str,
+    action: Callable[[], int],
+    cpu_s: Callable[[], float],
+    repetitions: int = _REPETITIONS,
 ) -> Reading:
     times_s, cpus_s, sizes_bytes = [], [], []
     for _ in range(repetitions):
-        started_s, before = time.perf_counter(), os.times()
+        started_s, before_s = time.perf_counter(), cpu_s()
         sizes_bytes.append(action())
         times_s.append(time.perf_counter() - started_s)
-        cpus_s.append(sum(os.times()[:4]) - sum(before[:4]))
+        cpus_s.append(cpu_s() - before_s)
     return Reading(
         title,
         statistics.median(times_s),

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 import sqlalchemy as sa
 
 from fpgapool.db import models
+from tests.benchmarks import usage
 from tests.functional.api import harness as api_harness
 from tests.harness import cloud as clouds
 from tests.harness import processes
@@ -340,6 +341,7 @@ class Run:
         (new,) = [one for one in self.cloud.conductors if one is not old]
         epoch = self.cloud.lease().epoch + 1
         start, killed_s = len(new.log()), time.monotonic()
+        before_s = usage.cpu_s(new.pid)
         old.kill()
 
         def after(title: str, check: Callable[[], object]) -> None:
@@ -351,6 +353,8 @@ class Run:
             "has taken over",
             lambda: _TAKEN_OVER.search(new.log(), start) is not None,
         )
+        cpu_s = usage.cpu_s(new.pid) - before_s
+        self._timed("new leader: processor time until it has", cpu_s)
         self._wait(
             lambda: any(self.crowd.ask("assigned_s", epoch)), "a decision"
         )
@@ -363,6 +367,8 @@ class Run:
             "has heard of all hosts",
             lambda: self._hosts_up(new, start) >= everyone,
         )
+        cpu_s = usage.cpu_s(new.pid) - before_s
+        self._timed("new leader: processor time until then", cpu_s)
         old.start()
 
     def reload(self) -> None:
@@ -415,10 +421,17 @@ class Run:
     def read(self) -> None:
         """Read lists and the page."""
         front_door = self.cloud.hosts[DOOR].socket_path()
-        ways = (self.api.address, front_door)
-        found = [readings.by_request(*ways)]
+        address = self.api.address
+        agent = self.cloud.hosts[DOOR].agent
+        found = [
+            readings.by_request(
+                address, self.api.serving_pid(), front_door, agent.pid
+            )
+        ]
         if self.options.commands:
-            found.append(readings.by_command(*ways, self.options.commands))
+            found.append(
+                readings.by_command(address, front_door, self.options.commands)
+            )
         for one in itertools.chain(*found):
             self.findings.readings.append(one)
             self._say(
@@ -439,7 +452,9 @@ class Run:
             return not problems
 
         with contextlib.suppress(AssertionError):
-            waiting.wait_until(nothing_lost, "nothing is lost", 30.0)
+            waiting.wait_until(
+                nothing_lost, "nothing is lost", waiting.LIMIT_S
+            )
         uses = [use for part in self.crowd.ask("uses") for use in part]
         problems += judge.shared(uses)
         self.findings.problems += problems

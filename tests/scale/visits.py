@@ -22,6 +22,7 @@ _ACCELERATORS = ("copy", "aes", "sha", "fft")
 _RESEND_S = 2.0
 _TRIES = 5
 _AGAIN_S = 1.0
+_EARLY_S = 0.05
 
 #: Asks the worker at a port: "connect" or "close", a session, a generation.
 #: The answer goes to :meth:`Visit.answered`.
@@ -204,10 +205,15 @@ class Visit:
             return
         self._asked = None
         self._rest()
-        if answer is None:
-            self._town.counts[f"refused to {what}"] += 1
-            if what == "close":
-                self._closed(0, confirmed=False)
+        if answer is None and what == "connect":
+            # The order may still be on its way to the agent.
+            self._town.counts["early"] += 1
+            self._timer = self._town.loop.call_later(
+                _EARLY_S, lambda: self._ask(what, _TRIES)
+            )
+        elif answer is None:
+            self._town.counts["refused to close"] += 1
+            self._closed(0, confirmed=False)
         elif what == "close":
             self._closed(answer, confirmed=True)
         else:
