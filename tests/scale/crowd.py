@@ -263,7 +263,7 @@ class Crowd:
         self._do(begin)
 
     def close(self) -> None:
-        """Let nobody come any more."""
+        """Let nobody come or leave any more."""
         self._town.is_closing = True
 
     def leave(self, count: int) -> None:

@@ -440,7 +440,7 @@ class Run:
             )
 
     def judge(self) -> None:
-        """Let nobody come any more, and look for what was lost."""
+        """Let nobody come or leave any more; look for what was lost."""
         self.crowd.ask("close")
         problems: list[str] = ["not looked yet"]
 

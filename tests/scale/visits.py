@@ -79,7 +79,7 @@ class Town:
     """What all clients of a process share.
 
     :ivar told: what clients know of all sessions that they were told of.
-    :ivar ready: how many were told that their slot is ready.
+    :ivar is_closing: whether nobody comes or leaves any more.
     """
 
     rng: random.Random
@@ -227,7 +227,7 @@ class Visit:
 
     def finish(self) -> None:
         """Leave the slot, if there is one."""
-        if self._port and self._asked is None:
+        if self._port and self._asked is None and not self._town.is_closing:
             self._ask("close", _TRIES)
 
     def _closed(self, moved_bytes: int, *, confirmed: bool) -> None:
