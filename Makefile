@@ -228,6 +228,12 @@ chaos: ## faults on a pool under load, into chaos-out/; 15 minutes
 	@echo "== running the faults"
 	@$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)
 
+.PHONY: scale
+scale: $(VENV)/.installed-test services
+scale: ## 1,000 agents without workers, into scale-out/
+	@echo "== running a big pool"
+	@$(BIN)/python -m tests.scale $(SCALE_OPTIONS)
+
 .PHONY: world
 world: $(VENV)/.installed-test ## simulate whole pools; SEEDS=1:500 says which
 	@echo "== playing schedules"

@@ -137,25 +137,59 @@ def chosen(
     getter: Callable[[str], Callable[[_Row], Any]],
     *,
     key: str = "id",
+    wanted: Callable[[_Row], bool] = lambda _row: True,
 ) -> list[_Row]:
     """Return what is on the requested page, before documents are made of it.
 
+    A page also starts after a marker that the filters no longer let pass: it
+    may have changed since the previous page.
+
     :param getter: returns a function that returns a member of a row.
-    :raises ApiError: if the marker is not in the list.
+    :param wanted: a filter in addition to those of ``listed``.
+    :raises ApiError: if the marker is not in the list, whose order is not that
+        of markers.
     """
-    ordered = list(rows)
-    for parameter, member in listed.filters.items():
-        if parameter in call.query:
-            value, wanted = getter(member), call.query[parameter]
-            ordered = [one for one in ordered if value(one) == wanted]
     by = order(call, listed.sort_keys[0])
-    for attribute, ascending in reversed([*by, (key, by[-1][1])]):
+    by.append((key, by[-1][1]))
+    ordered = list(rows)
+    for attribute, ascending in reversed(by):
         ordered.sort(key=getter(attribute), reverse=not ascending)
-    start = 0
     marker = call.query.get("marker")
     if marker is not None:
-        keys = list(map(getter(key), ordered))
-        if marker not in keys:
-            raise bad_marker(marker)
-        start = keys.index(marker) + 1
-    return ordered[start : start + limit(call)]
+        ordered = _after(marker, ordered, getter(key), by)
+    tests = [wanted]
+    for parameter, member in listed.filters.items():
+        if parameter in call.query:
+            tests.append(_equals(getter(member), call.query[parameter]))
+    passing = (one for one in ordered if all(test(one) for test in tests))
+    return list(itertools.islice(passing, limit(call)))
+
+
+def _equals(
+    value: Callable[[_Row], Any], expected: Any
+) -> Callable[[_Row], bool]:
+    return lambda row: bool(value(row) == expected)
+
+
+def _after(
+    marker: str,
+    ordered: list[_Row],
+    value: Callable[[_Row], Any],
+    by: Sequence[tuple[str, bool]],
+) -> list[_Row]:
+    """Return the rows after a marker, or after the place that it had.
+
+    :param value: returns the member that markers contain.
+    :param by: the members that order the rows; the last is that of markers.
+    """
+    keys = list(map(value, ordered))
+    if marker in keys:
+        return ordered[keys.index(marker) + 1 :]
+    (first, ascending), (key, _) = by[0], by[-1]
+    if first != key:
+        raise bad_marker(marker)
+    return [
+        row
+        for row, own in zip(ordered, keys, strict=True)
+        if (own > marker if ascending else own < marker)
+    ]

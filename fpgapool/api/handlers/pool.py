@@ -43,13 +43,14 @@ def show(call: calls.Call) -> calls.Answer:
 def hosts(call: calls.Call) -> calls.Answer:
     """List the hosts with their devices and slots."""
     pool = call.backends.inventory.get()
-    found = [host for host in pool.hosts if _matches(call, pool, host)]
+    found = {host.id for host in pool.hosts if _matches(call, pool, host)}
     page = paging.chosen(
         call,
         description.POOL_HOST,
-        found,
+        pool.hosts,
         operator.attrgetter,
         key="uuid",
+        wanted=lambda host: host.id in found,
     )
     document = paging.document(
         call,

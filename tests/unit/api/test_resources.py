@@ -74,7 +74,21 @@ def test_lists_are_paged_and_sorted(world):
     pages = world.pages("/v1/accelerators?limit=2&sort_dir=desc")
     names = [[one["name"] for one in page] for page in pages]
     assert names == [["fft", "copy"], ["aes"]]
-    assert world.error("GET", "/v1/accelerators?marker=none")[0] == 400
+
+
+def test_a_page_starts_where_a_marker_was_that_is_gone(world):
+    for query, names in (
+        ("marker=bz", ["copy", "fft"]),
+        ("marker=bz&sort_dir=desc", ["aes"]),
+        ("marker=zz", []),
+    ):
+        found = world.ask("GET", f"/v1/accelerators?{query}").json
+        assert [one["name"] for one in found["accelerators"]] == names
+
+
+def test_a_marker_that_is_gone_has_no_place_in_another_order(world):
+    path = "/v1/slots?sort_key=number&marker=none"
+    assert world.error("GET", path, fakes.ADMIN)[0] == 400
 
 
 def test_hosts_are_for_services_and_administrators(world):
@@ -298,6 +312,15 @@ def test_hosts_of_the_pool_are_chosen(world, query, names):
     assert [one["name"] for one in found] == names
     pages = world.pages(f"/v1/pool/hosts?limit=1&{query}", name="hosts")
     assert [one["name"] for page in pages for one in page] == names
+
+
+@pytest.mark.parametrize("query", ["slot_state=idle", "name_part=te1"])
+def test_hosts_follow_one_that_no_longer_matches(world, query):
+    hosts = world.ask("GET", "/v1/pool/hosts").json["hosts"]
+    (other,) = [one for one in hosts if one["name"] == "compute2"]
+    path = f"/v1/pool/hosts?sort_dir=desc&marker={other['uuid']}&{query}"
+    (found,) = world.ask("GET", path).json["hosts"]
+    assert found["name"] == "compute1"
 
 
 def test_a_page_ends_before_it_is_too_long(world):

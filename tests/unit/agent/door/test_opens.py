@@ -260,6 +260,32 @@ def test_a_session_that_has_not_changed_is_asked_for_again_later():
     assert tracked.polled(poll, [news], [], 12.0) == pushes
 
 
+def test_sessions_opened_at_different_times_are_soon_asked_for_together():
+    tracked, count = make(), 20
+    for number in range(count):
+        now = number / 4
+        request = factories.open_request(request_id=f"r{number}")
+        tracked.open(CLIENT, request, now)
+        tracked.heard(factories.view(f"r{number}"), now)
+    polls = []
+    for now in range(5, 30):
+        for effect in tracked.tick(now):
+            polls.append((now, len(effect.sessions)))
+            tracked.polled(effect, [], [], now)
+    assert polls[-2:] == [(polls[-2][0], count), (polls[-2][0] + 5, count)]
+    assert len(polls) <= 7
+
+
+def test_those_that_are_silent_for_longer_are_asked_for_first(monkeypatch):
+    monkeypatch.setattr(opens, "MAX_POLLED_SESSIONS", 1)
+    tracked = make()
+    for name, heard_at in (("r1", 2.0), ("r2", 0.0)):
+        tracked.open(CLIENT, factories.open_request(request_id=name), 0.0)
+        tracked.heard(factories.view(name), heard_at)
+    (poll,) = tracked.tick(5.0)
+    assert poll.sessions == ((factories.PROJECT, "session-of-r2", 1),)
+
+
 def test_a_session_that_the_conductor_lost_ends():
     tracked = heard(revision=3)
     unknown = ["session-of-r1", "other"]
