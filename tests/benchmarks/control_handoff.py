@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A slot that changes hands: one client closes, the next one's open returns."""
+"""A slot changes hands: one client closes, the next one's open returns."""
 
 from __future__ import annotations
 
