@@ -36,6 +36,7 @@ class Site:
         self._directory = directory
         self._loop = agent_loop.Loop("test")
         self._pidfds: list[int] = []
+        self._pids: set[int] = set()
         self._loop.start()
 
     def launch(self, **warm_up: object) -> None:
@@ -52,6 +53,7 @@ class Site:
     def start(self, **settings: object) -> tuple[int, int]:
         pid, pidfd = self._run(lambda: self.server.start(MODULE, settings))
         self._pidfds.append(pidfd)
+        self._pids.add(pid)
         return pid, pidfd
 
     def facts(self, **settings: object) -> dict[str, typing.Any]:
@@ -79,10 +81,11 @@ class Site:
 
         def found() -> list[int]:
             path = pathlib.Path(f"/proc/{server}/task/{server}/children")
+            # Not one that has its settings and will show them soon.
             return [
                 pid
                 for pid in map(int, path.read_text().split())
-                if _waits(pid, server)
+                if pid not in self._pids and _waits(pid, server)
             ]
 
         waiting.wait_until(found, "a spare")
