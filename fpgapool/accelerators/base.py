@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import collections.abc
+import contextlib
 import dataclasses
 import functools
 import os
@@ -22,6 +23,9 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import platforms
 from fpgapool.vocabulary import shapes
+
+if typing.TYPE_CHECKING:
+    import importlib.metadata
 
 CORE_NAMESPACE = "fpgapool.accelerators"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -432,12 +436,13 @@ def load_core(name: str) -> type[Core]:
     :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, listing the known names,
         or ``CORE_UNAVAILABLE`` if it cannot be imported.
     """
-    # Imported here: this import and the scan of the installed packages are
-    # slow. Found cores are cached; missing ones are looked up again.
+    # Imported here, because this import is slow.
     import importlib.metadata
 
-    group = importlib.metadata.entry_points(group=CORE_NAMESPACE)
-    found = {entry_point.name: entry_point for entry_point in group}
+    if name not in (found := dict(_installed_cores())):
+        # It may have been installed since.
+        _installed_cores.cache_clear()
+        found = dict(_installed_cores())
     if _CLASS_PATTERN.fullmatch(name):
         found[name] = importlib.metadata.EntryPoint(name, name, CORE_NAMESPACE)
     if name not in found:
@@ -459,6 +464,26 @@ def load_core(name: str) -> type[Core]:
             f"software core {name!r} is not a subclass of {Core.__qualname__}",
         )
     return core
+
+
+@functools.cache
+def _installed_cores() -> dict[str, importlib.metadata.EntryPoint]:
+    """Scan the installed packages, which is slow, for software cores."""
+    import importlib.metadata
+
+    group = importlib.metadata.entry_points(group=CORE_NAMESPACE)
+    return {entry_point.name: entry_point for entry_point in group}
+
+
+def warm_up() -> None:
+    """Read beforehand what it takes to find profiles and software cores.
+
+    Cores are not imported: their libraries may start threads.
+    """
+    _installed_cores()
+    for name in profile_names():
+        with contextlib.suppress(AcceleratorError):
+            load_profile(name)
 
 
 def set_arguments(

@@ -333,7 +333,7 @@ class PoolState:
             self._wake_s <= now
             or (
                 jobs.quiet_until_s < self._wake_s
-                and (self._wakeups or jobs.limits.front)
+                and (self._view.wakes or jobs.limits.front)
             )
             or self._look_s < self._wake_s
             or self._deadlines.next_s < self._wake_s

@@ -11,6 +11,26 @@ if typing.TYPE_CHECKING:
     import ssl
 
 
+#: Made beforehand, for the first certificate of this process.
+_prepared: list[tuple[ssl.SSLContext, str]] = []
+
+
+def prepare() -> None:
+    """Make the certificate that this process will need, before it is asked.
+
+    Never called in a process that is forked later: its children would share
+    the key.
+    """
+    _prepared.append(_make())
+
+
+def _make() -> tuple[ssl.SSLContext, str]:
+    # Only TLS needs this module.
+    from fpgapool.agent.child import selfsigned
+
+    return selfsigned.make()
+
+
 class Certificate:
     """A key and a self-signed certificate, created when first needed.
 
@@ -32,8 +52,5 @@ class Certificate:
     def _get(self) -> tuple[ssl.SSLContext, str]:
         with self._lock:
             if self._made is None:
-                # Only TLS needs this module.
-                from fpgapool.agent.child import selfsigned
-
-                self._made = selfsigned.make()
+                self._made = _prepared.pop() if _prepared else _make()
             return self._made

@@ -17,6 +17,10 @@ is JSON. The server says ``{"ready": true}`` first. To ``[MODULE, SETTINGS]``
 it answers ``{"pid": PID}``, with the child's pidfd, or ``{"pid": null,
 "error": …}``. When a child has ended, it says ``{"ended": PID, "status": …}``,
 with the number of a signal as a negative status.
+
+A module whose ``__main__`` has a function ``prepare`` has a *spare*: a child
+that was forked while there was nothing else to do, has called ``prepare`` with
+the arguments of ``warm_up``, and waits for the settings of the next process.
 """
 
 from __future__ import annotations
@@ -43,6 +47,10 @@ _REQUEST_BYTES = 256 * 1024
 _CONTROL_FD = 0
 _FIRST_OTHER_FD = 3
 
+#: A spare is forked after this time without a request, in ms, so that those
+#: who wait for a process do not wait for the spare, too.
+_QUIET_MS = 50
+
 
 def argument(modules: Mapping[str, Mapping[str, object]]) -> str:
     """Return the argument of a server.
@@ -55,7 +63,8 @@ def argument(modules: Mapping[str, Mapping[str, object]]) -> str:
 def main() -> int:
     """Run the server or, in a fork, a child; return its exit status."""
     before = _open_files()
-    for module, arguments in json.loads(sys.argv[1]).items():
+    modules = json.loads(sys.argv[1])
+    for module, arguments in modules.items():
         _main_of(module).warm_up(**arguments)
         if len(os.listdir("/proc/self/task")) > 1 or _open_files() != before:
             # Code that has them must not be forked.
@@ -65,7 +74,7 @@ def main() -> int:
     # The collector must not write to what children share.
     gc.collect()
     gc.freeze()
-    child = _serve()
+    child = _Server(modules).serve()
     if child is None:
         return 0
     _set_up(*child)
@@ -77,58 +86,147 @@ def _main_of(module: str) -> typing.Any:
     return importlib.import_module(f"{module}.__main__")
 
 
-def _serve() -> tuple[str, str] | None:
-    """Serve the agent until it ends.
+class _Spare(typing.NamedTuple):
+    """A child that waits for its settings."""
 
-    :returns: in a child, its module and its settings; None in the server.
+    pid: int
+    pidfd: int
+    sock: socket.socket
+
+
+class _Server:
+    """Forks processes for the agent.
+
+    :param modules: for each module, the arguments of its ``warm_up``.
     """
-    agent = socket.socket(fileno=_CONTROL_FD)
-    children: dict[int, int] = {}
-    poller = select.poll()
-    poller.register(agent, select.POLLIN)
-    _tell(agent, {"ready": True})
-    while True:
-        for fd, _ in poller.poll():
-            if fd in children:
-                poller.unregister(fd)
-                os.close(fd)
-                _, status = os.waitpid(pid := children.pop(fd), 0)
-                code = os.waitstatus_to_exitcode(status)
-                _tell(agent, {"ended": pid, "status": code})
-                continue
-            try:
-                request = agent.recv(_REQUEST_BYTES)
-            except ConnectionResetError:
-                # It has ended without reading all messages.
-                request = b""
-            if not request:
-                return None
-            try:
-                pid = os.fork()
-            except OSError as exc:
-                _tell(agent, {"pid": None, "error": str(exc)})
-                continue
-            if pid == 0:
-                agent.detach()
+
+    def __init__(self, modules: Mapping[str, Mapping[str, object]]) -> None:
+        self._agent = socket.socket(fileno=_CONTROL_FD)
+        self._modules = modules
+        # Process numbers by pidfd.
+        self._children: dict[int, int] = {}
+        self._poller = select.poll()
+        self._poller.register(self._agent, select.POLLIN)
+        self._spare: _Spare | None = None
+        #: The module that has a spare, once the first process has started.
+        self._spared = ""
+
+    def serve(self) -> tuple[str, str] | None:
+        """Serve the agent until it ends.
+
+        :returns: in a child, its module and its settings; None in the server,
+            and in a spare that is not needed any more.
+        """
+        self._tell({"ready": True})
+        while True:
+            wants_spare = self._spared and self._spare is None
+            events = self._poller.poll(_QUIET_MS if wants_spare else None)
+            if not events and self._fork_spare():
+                return self._await_settings()
+            for fd, _ in events:
+                if fd in self._children:
+                    self._reap(fd)
+                    continue
+                try:
+                    request = self._agent.recv(_REQUEST_BYTES)
+                except ConnectionResetError:
+                    # It has ended without reading all messages.
+                    request = b""
+                if not request:
+                    return None
                 module, settings = json.loads(request)
-                return module, settings
+                if self._start(module, settings):
+                    return module, settings
+
+    def _reap(self, pidfd: int) -> None:
+        self._poller.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid := self._children.pop(pidfd), 0)
+        if self._spare is not None and self._spare.pid == pid:
+            # The agent has never heard of it.
+            self._spare.sock.close()
+            self._spare = None
+            return
+        code = os.waitstatus_to_exitcode(status)
+        self._tell({"ended": pid, "status": code})
+
+    def _start(self, module: str, settings: str) -> bool:
+        """Start a process; return whether this is it."""
+        if module == self._spared and self._use_spare(settings):
+            return False
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._agent.detach()
+                return True
+            pidfd = self._keep(pid)
+        except OSError as exc:
+            self._tell({"pid": None, "error": str(exc)})
+            return False
+        self._tell({"pid": pid}, pidfd)
+        if hasattr(_main_of(module), "prepare"):
+            self._spared = module
+        return False
+
+    def _keep(self, pid: int) -> int:
+        """Watch a child; return its pidfd.
+
+        :raises OSError: if that is impossible; then it has been killed.
+        """
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            # Without a pidfd, nobody would notice its end.
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        self._children[pidfd] = pid
+        self._poller.register(pidfd, select.POLLIN)
+        return pidfd
+
+    def _use_spare(self, settings: str) -> bool:
+        spare, self._spare = self._spare, None
+        if spare is None:
+            return False
+        with spare.sock:
             try:
-                pidfd = os.pidfd_open(pid)
-            except OSError as exc:
-                # Without a pidfd, nobody would notice its end.
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                _tell(agent, {"pid": None, "error": str(exc)})
-                continue
-            children[pidfd] = pid
-            poller.register(pidfd, select.POLLIN)
-            _tell(agent, {"pid": pid}, pidfd)
+                spare.sock.send(settings.encode())
+            except OSError:
+                # It has died, and is reaped like any other child.
+                return False
+        self._tell({"pid": spare.pid}, spare.pidfd)
+        return True
 
+    def _fork_spare(self) -> bool:
+        """Fork a spare; return whether this is it."""
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with contextlib.suppress(OSError):
+            # Without one, the next process is forked when it is needed.
+            pid = os.fork()
+            if pid == 0:
+                self._agent.detach()
+                os.dup2(its.detach(), _CONTROL_FD)
+                mine.close()
+                return True
+            self._spare = _Spare(pid, self._keep(pid), mine)
+        its.close()
+        return False
 
-def _tell(agent: socket.socket, message: dict[str, object], *fds: int) -> None:
-    # If the agent has ended, the next read shows that.
-    with contextlib.suppress(BrokenPipeError):
-        socket.send_fds(agent, [json.dumps(message).encode()], fds)
+    def _await_settings(self) -> tuple[str, str] | None:
+        """Be the spare, until its settings come or the server ends."""
+        module = self._spared
+        os.closerange(_FIRST_OTHER_FD, max(_open_files()) + 1)
+        _main_of(module).prepare(**self._modules[module])
+        with socket.socket(fileno=_CONTROL_FD) as server:
+            settings = server.recv(_REQUEST_BYTES).decode()
+            server.detach()
+        return (module, settings) if settings else None
+
+    def _tell(self, message: dict[str, object], *fds: int) -> None:
+        # If the agent has ended, the next read shows that.
+        with contextlib.suppress(BrokenPipeError):
+            data = json.dumps(message).encode()
+            socket.send_fds(self._agent, [data], fds)
 
 
 def _set_up(module: str, settings: str) -> None:

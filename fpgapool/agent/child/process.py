@@ -38,12 +38,7 @@ class Taken(Exception):
 
 
 class Service(typing.Protocol):
-    """What a process does.
-
-    :ivar is_spent: whether libraries may have left threads that never end.
-    """
-
-    is_spent: bool
+    """What a process does."""
 
     def run(self) -> None: ...
     def exit(self, reason: str) -> None: ...
@@ -80,8 +75,9 @@ def main(
 def run(
     make: Callable[[_S], Service], failure: type[Exception], settings: _S
 ) -> int:
-    """Run a service until it ends; return the exit status.
+    """Run a service until it ends, and the process with it.
 
+    :returns: the exit status, if it cannot start.
     :param failure: errors besides OSError that keep it from starting.
     """
     try:
@@ -94,11 +90,12 @@ def run(
         return EXIT_FAILURE
     exit_on_signals(service.exit)
     service.run()
-    if service.is_spent:
-        # A normal exit would wait for these threads.
-        logging.shutdown()
-        os._exit(0)
-    return 0
+    # A normal exit takes as long as a whole start, for which the slot's next
+    # client waits, and would not end threads that drivers' libraries leave.
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _read(argument: str) -> str:

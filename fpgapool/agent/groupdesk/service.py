@@ -164,8 +164,6 @@ class Desk:
     :raises OSError: if a socket or directory cannot be created.
     """
 
-    is_spent = False
-
     def __init__(self, settings: desk_settings.DeskSettings) -> None:
         self._settings = settings
         self._orphan_since_s: float | None = time.monotonic()

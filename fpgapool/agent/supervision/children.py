@@ -48,6 +48,9 @@ from fpgapool.vocabulary import rules
 
 LOG = logging.getLogger(__name__)
 
+#: Intervals at which a new process is dialled: first and longest. Between
+#: them, the interval is a quarter of the process's age.
+FIRST_CONNECT_S = 0.001
 CONNECT_INTERVAL_S = 0.02
 
 #: A new process that has not responded for this long is killed.
@@ -366,8 +369,10 @@ class Keeper(abc.ABC, typing.Generic[C]):
     # Connection.
 
     def _connect_later(self, child: C) -> None:
+        age_s = self._loop.now() - child.started_at_s
         child.timer = self._loop.call_later(
-            CONNECT_INTERVAL_S, functools.partial(self._connect, child)
+            min(max(age_s / 4, FIRST_CONNECT_S), CONNECT_INTERVAL_S),
+            functools.partial(self._connect, child),
         )
 
     def _connect(self, child: C) -> None:

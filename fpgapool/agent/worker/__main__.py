@@ -34,6 +34,17 @@ def warm_up(
         certificate.Certificate().context()
 
 
+def prepare(
+    driver: str, driver_settings: Mapping[str, typing.Any], tls: bool
+) -> None:
+    """Do once what one worker does before it knows its slot.
+
+    Called in a process of its own, with the arguments of :func:`warm_up`.
+    """
+    if tls:
+        certificate.prepare()
+
+
 def main() -> int:
     """Run the process; return its exit status."""
     return process.main("fpgapool.agent.worker", worker_settings.parse, _run)

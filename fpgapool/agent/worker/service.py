@@ -60,12 +60,9 @@ class Worker:
     """One slot's process.
 
     :raises process.Taken: if another worker already runs the slot.
-    :ivar is_spent: whether the slot is clean only after the process has ended,
-        because a driver's library may have left threads that never end.
     """
 
     def __init__(self, settings: worker_settings.WorkerSettings) -> None:
-        self.is_spent = False
         self._settings = settings
         self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
         self._newest = control.Newest(
@@ -315,7 +312,6 @@ class Worker:
         except Exception as exc:
             if getattr(exc, "code", None) == codes.PROCESS_SPENT:
                 spent = str(exc)
-                self.is_spent = True
             else:
                 LOG.exception("scrubbing failed: the slot is faulty")
                 fault = f"{type(exc).__name__}: {exc}"

@@ -10,6 +10,7 @@ import pathlib
 import time
 import typing
 
+from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.drivers import common
 from fpgapool.drivers import documents
@@ -72,6 +73,7 @@ class EmulatorDriver(base.Driver):
         cls, settings: collections.abc.Mapping[str, typing.Any]
     ) -> None:
         boards.read_boards(settings["boards_file"])
+        accelerators.warm_up()
 
     def __init__(
         self, settings: collections.abc.Mapping[str, typing.Any]

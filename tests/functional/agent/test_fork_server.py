@@ -36,6 +36,7 @@ class Site:
         self._directory = directory
         self._loop = agent_loop.Loop("test")
         self._pidfds: list[int] = []
+        self._pids: set[int] = set()
         self._loop.start()
 
     def launch(self, **warm_up: object) -> None:
@@ -52,6 +53,7 @@ class Site:
     def start(self, **settings: object) -> tuple[int, int]:
         pid, pidfd = self._run(lambda: self.server.start(MODULE, settings))
         self._pidfds.append(pidfd)
+        self._pids.add(pid)
         return pid, pidfd
 
     def facts(self, **settings: object) -> dict[str, typing.Any]:
@@ -73,6 +75,22 @@ class Site:
         pid: int | None = self._run(lambda: self.server.pid)
         return pid
 
+    def spare(self) -> int:
+        """Return the process that waits for its settings."""
+        server = self.server_pid()
+
+        def found() -> list[int]:
+            path = pathlib.Path(f"/proc/{server}/task/{server}/children")
+            # Not one that has its settings and will show them soon.
+            return [
+                pid
+                for pid in map(int, path.read_text().split())
+                if pid not in self._pids and _waits(pid, server)
+            ]
+
+        waiting.wait_until(found, "a spare")
+        return found()[0]
+
     def stop(self) -> None:
         self._loop.stop(harness.TIMEOUT_S)
         self.server.close(harness.TIMEOUT_S)
@@ -81,6 +99,15 @@ class Site:
             if not processes.ended(pidfd, 0.0):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             os.close(pidfd)
+
+
+def _waits(pid: int, server: int | None) -> bool:
+    """Whether a process has the command line of its server, and waits."""
+    lines = [
+        pathlib.Path(f"/proc/{one}/cmdline").read_bytes()
+        for one in (pid, server)
+    ]
+    return lines[0] == lines[1]
 
 
 @pytest.fixture
@@ -117,6 +144,45 @@ def test_forks_have_random_numbers_and_keys_of_their_own(site):
     assert one["parent"] == other["parent"]
     for name in ("random", "openssl", "certificate"):
         assert one[name] != other[name]
+
+
+def test_the_next_process_is_a_spare_that_has_been_prepared(site):
+    assert not site.facts()["prepared"]
+    for status in (3, 0):
+        spare = site.spare()
+        pid, pidfd = site.start(status=status)
+        assert pid == spare
+        assert site.exit_status(pid, pidfd) == status
+    site.spare()
+    assert site.facts()["prepared"]
+
+
+@pytest.mark.security
+def test_spares_are_like_forks(site):
+    one = site.facts()
+    site.spare()
+    other = site.facts()
+    assert (one["prepared"], other["prepared"]) == (False, True)
+    for name in ("random", "openssl", "certificate"):
+        assert one[name] != other[name]
+    for name in ("parent", "files", "input", "threads"):
+        assert one[name] == other[name]
+
+
+def test_a_spare_that_dies_is_replaced(site):
+    site.start(wait=True)
+    first = site.spare()
+    os.kill(first, signal.SIGKILL)
+    waiting.wait_until(lambda: site.spare() != first, "another spare")
+    assert site.exit_status(*site.start(status=3)) == 3
+
+
+def test_a_spare_ends_with_its_server(site):
+    site.start(wait=True)
+    spare = os.pidfd_open(site.spare())
+    os.kill(site.server_pid(), signal.SIGKILL)
+    assert processes.ended(spare, harness.TIMEOUT_S)
+    os.close(spare)
 
 
 @pytest.mark.parametrize("status", [0, 3])

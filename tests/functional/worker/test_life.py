@@ -252,3 +252,28 @@ def test_a_worker_that_the_kernel_ends_says_where(start):
     worker.process.send_signal(signal.SIGBUS)
     assert worker.wait() == -signal.SIGBUS
     assert "Fatal Python error: Bus error" in worker.log()
+
+
+PROGRAM = """
+import sys, threading
+from fpgapool.agent.child import process
+
+class Service:
+    def __init__(self, _settings):
+        threading.Thread(target=threading.Event().wait).start()
+    def exit(self, reason): pass
+    def run(self): print("done")
+
+sys.exit(process.run(Service, RuntimeError, None))
+"""
+
+
+def test_no_thread_of_a_library_delays_the_end_of_a_process():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=harness.TIMEOUT_S,
+        check=True,
+    )
+    assert done.stdout == "done\n"

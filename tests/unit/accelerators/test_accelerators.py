@@ -2,6 +2,7 @@
 
 """Profiles and software cores."""
 
+import importlib.metadata
 import itertools
 import json
 import math
@@ -45,6 +46,29 @@ def test_every_profile_loads_with_its_core():
         schema = profile.params_schema
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["additionalProperties"] is False
+
+
+def test_after_the_warm_up_no_package_is_scanned_for_a_known_core(
+    monkeypatch,
+):
+    base._installed_cores.cache_clear()
+    base.load_core.cache_clear()
+    base.warm_up()
+    monkeypatch.setattr(importlib.metadata, "entry_points", None)
+    assert issubclass(base.load_core("copy"), base.Core)
+
+
+def test_a_core_that_is_installed_after_the_warm_up_is_found(monkeypatch):
+    base.warm_up()
+    (copy,) = [
+        one
+        for one in importlib.metadata.entry_points(group=base.CORE_NAMESPACE)
+        if one.name == "copy"
+    ]
+    late = importlib.metadata.EntryPoint("late", copy.value, copy.group)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [late])
+    assert base.load_core("late") is base.load_core(copy.value)
+    base._installed_cores.cache_clear()
 
 
 #: Parameters that suit, and changes of single ones that do not.

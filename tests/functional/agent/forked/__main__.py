@@ -24,6 +24,16 @@ def warm_up(threads: bool = False) -> None:
         threading.Thread(target=signal.pause, daemon=True).start()
 
 
+#: The number of the process that was prepared.
+PREPARED: list[int] = []
+
+
+def prepare(threads: bool = False) -> None:
+    """Remember where this was called."""
+    del threads
+    PREPARED.append(os.getpid())
+
+
 def main() -> int:
     settings = json.loads(sys.argv[1])
     if "path" in settings:
@@ -40,6 +50,7 @@ def _facts() -> dict[str, object]:
     line = pathlib.Path("/proc/self/cmdline").read_bytes()
     return {
         "parent": os.getppid(),
+        "prepared": [os.getpid()] == PREPARED,
         "argv": sys.argv[1:],
         "line": line.rstrip(b"\0").decode().split("\0")[1:],
         "files": sorted(map(int, os.listdir("/proc/self/fd"))),
