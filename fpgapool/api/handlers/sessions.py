@@ -92,10 +92,10 @@ def show(call: calls.Call) -> calls.Answer:
         # client may still have to wait for it.
         if now.view.revision != known or not may_wait:
             return _answer(call, now)
-    has_changed = _wait(call, row, known, wait_s)
+    change = _wait(call, row, known, wait_s)
     call.recorded = False
-    if has_changed:
-        return _answer(call, _changed(call, row))
+    if change is not None:
+        return _answer(call, _changed(call, row, change.view))
     row = _find(call)
     if call.has(str(row.revision)):
         return _unchanged(call, row)
@@ -125,18 +125,26 @@ def _etag(revision: int) -> str:
     return f'W/"{revision}"'
 
 
-def _changed(call: calls.Call, row: db_api.SessionHead) -> _Now:
+def _changed(
+    call: calls.Call,
+    row: db_api.SessionHead,
+    view: objects.SessionView | None,
+) -> _Now:
     """Return the current state of a session that has changed.
 
     It probably is READY, and then the leader knows all of it.
 
     :param row: the session before the change.
+    :param view: the leader's news of the change; None: there was none.
     """
     mine = row.project_id == call.caller.project_id
     if mine and call.may(rights.SESSIONS_CONNECT, row.project_id):
-        view = call.ask(
-            lambda leader: leader.session_now(row.session_id, row.project_id)
-        )
+        if view is None:
+            view = call.ask(
+                lambda leader: leader.session_now(
+                    row.session_id, row.project_id
+                )
+            )
         if view is not None and view.state in states.LIVE:
             return _Now(view, connectable=view.state == states.READY)
     return _now(call, _find(call))
@@ -453,11 +461,8 @@ def _may_change(row: db_api.SessionHead) -> bool:
 
 def _wait(
     call: calls.Call, row: db_api.SessionHead, known: int, wait_s: float
-) -> bool:
-    """Wait until a session changes, unless too many requests wait.
-
-    :returns: whether it has changed.
-    """
+) -> waiters.Change | None:
+    """Wait until a session changes, unless too many requests wait."""
     with contextlib.suppress(waiters.TooManyWaiters):
         return call.backends.waiting.wait(
             row.session_id,
@@ -467,7 +472,7 @@ def _wait(
             place=row.id if row.state == states.QUEUED else 0,
             project_id=call.caller.project_id or "",
         )
-    return False
+    return None
 
 
 def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:

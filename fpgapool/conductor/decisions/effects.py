@@ -94,14 +94,12 @@ class PublishSession(Message):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SessionChanged(Message):
-    """Tell the REST API that a session without a front door has changed.
+    """Tell the REST API of a change of a session without a front door.
 
-    Its requests that wait for the session then read it.
+    :ivar view: as its project sees it, with the secret of a READY session.
     """
 
-    session_id: str
-    revision: int
-    state: str
+    view: objects.SessionView
     after_commit: ClassVar[bool] = True
 
 
@@ -219,7 +217,7 @@ def _subject(message: Message) -> object:
     if isinstance(message, PublishSession):
         return message.host_uuid, message.view.session_id
     if isinstance(message, SessionChanged):
-        return message.session_id
+        return message.view.session_id
     if isinstance(message, AskReport):
         return message.host_uuid
     return id(message)
@@ -228,7 +226,7 @@ def _subject(message: Message) -> object:
 def can_wait(message: Message) -> bool:
     """Whether a message may be delayed because no client is waiting for it."""
     if isinstance(message, SessionChanged):
-        return message.state in _STEPS
+        return message.view.state in _STEPS
     return (
         isinstance(message, PublishSession)
         and message.host_uuid is not None

@@ -590,15 +590,15 @@ def test_an_etag_of_a_session_that_has_ended_is_known(make_world):
     assert _poll(world, 'W/"0"').json["session"]["state"] == states.CLOSED
 
 
-def test_news_ends_a_wait_and_only_the_leader_is_asked_then(make_world):
+def test_news_ends_a_wait_and_nobody_is_asked_then(make_world):
     world = make_world(fakes.queued(), max_wait_s=60)
     ready = fakes.view(revision=2)
 
     class Source:
         def start(self, changed):
-            world.conductor.views[ready.session_id] = ready
+            world.conductor.session_now = None
             world.database.session_head = None
-            changed({ready.session_id: 2})
+            changed([ready])
 
         def stop(self):
             pass
@@ -607,6 +607,27 @@ def test_news_ends_a_wait_and_only_the_leader_is_asked_then(make_world):
     world.waiting._interval_s = 60
     session = world.ask("GET", f"{ONE}?wait_s=30").json["session"]
     assert session["connection"]["secret"] == fakes.SECRET
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("token", [fakes.READER, fakes.ADMIN])
+def test_who_may_not_connect_gets_no_secret_from_news(make_world, token):
+    world = make_world(fakes.queued(), max_wait_s=60)
+    ready = fakes.view(revision=2)
+
+    class Source:
+        def start(self, changed):
+            world.conductor.views[ready.session_id] = ready
+            changed([ready])
+
+        def stop(self):
+            pass
+
+    world.waiting._source = Source()
+    world.waiting._interval_s = 60
+    answer = world.ask("GET", f"{ONE}?wait_s=30", token=token)
+    assert answer.json["session"]["state"] == states.READY
+    assert fakes.SECRET not in answer.text
 
 
 def test_waiting_has_an_end(make_world):
