@@ -13,6 +13,9 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
+from typing import TypeAlias
+
+import oslo_messaging as messaging
 
 from fpgapool import objects
 from fpgapool.api import call as calls
@@ -42,6 +45,9 @@ _REVISION = re.compile("[0-9]{1,18}")
 
 _LONGEST_RETRY_S = 60
 
+#: What is known of a session.
+_Known: TypeAlias = db_api.SessionHead | objects.SessionView
+
 #: States in which the leader knows the queue position or the current bytes,
 #: which are not in the rows.
 _LEADER_KNOWS_MORE = frozenset({states.QUEUED, states.ACTIVE, states.DETACHED})
@@ -51,7 +57,7 @@ def create(call: calls.Call) -> calls.Answer:
     """Open a session; the response is sent once the session is recorded."""
     if call.query.get("dry_run"):
         return _dry_run(call)
-    (view,) = call.backends.conductor.submit_sessions([_request(call)])
+    view = call.backends.opens.ask(_request(call))
     if not view.session_id:
         raise errors.ApiError(view.reason, view.message)
     _check_own(call, view)
@@ -178,7 +184,15 @@ def delete(call: calls.Call) -> calls.Answer:
             f"{', '.join(schemas.CLOSE_COUNTS)}: send all of these, or none",
         )
 
-    def end() -> None:
+    def end() -> objects.SessionView | None:
+        wanted = objects.SessionEnd(
+            project_id=row.project_id, session_id=row.session_id, **counts
+        )
+        try:
+            return call.backends.ends.ask(wanted)
+        except messaging.RPCVersionCapError:
+            # For conductors of release 1.0.0.
+            pass
         conductor = _leading(call, row)
         if counts:
             conductor.close_session(
@@ -190,8 +204,9 @@ def delete(call: calls.Call) -> calls.Answer:
                 session_id=row.session_id,
                 reason=codes.CANCELLED_BY_CLIENT,
             )
+        return None
 
-    def has_ended(now: db_api.SessionHead) -> bool:
+    def has_ended(now: _Known) -> bool:
         # A session that was served may have ended in another way because its
         # worker's report was lost. Repeat the client's report until the
         # session is CLOSED.
@@ -348,7 +363,7 @@ def _find(call: calls.Call) -> db_api.SessionHead:
     return row
 
 
-def _now(call: calls.Call, row: db_api.SessionHead) -> _Now:
+def _now(call: calls.Call, row: _Known) -> _Now:
     """Return the current state of a session, with data from the leader."""
     is_ready = row.state == states.READY
     if is_ready and not call.may(rights.SESSIONS_CONNECT, row.project_id):
@@ -376,9 +391,7 @@ def _without_secret(view: objects.SessionView) -> objects.SessionView:
     return dataclasses.replace(view, revision=revision)
 
 
-def _recorded(
-    call: calls.Call, head: db_api.SessionHead
-) -> objects.SessionView:
+def _recorded(call: calls.Call, head: _Known) -> objects.SessionView:
     """Return a session without the members that only the leader knows.
 
     It may have changed since its head was read.
@@ -405,19 +418,22 @@ def _recorded(
 def _insist(
     call: calls.Call,
     row: db_api.SessionHead,
-    act: Callable[[], object],
+    act: Callable[[], objects.SessionView | None],
     *,
-    until: Callable[[db_api.SessionHead], bool],
-) -> db_api.SessionHead:
+    until: Callable[[_Known], bool],
+) -> _Known:
     """Repeat an action until it takes effect, or no attempts are left.
 
+    :param act: may return the session after it.
     :param until: returns whether the action has taken effect.
     :returns: the session after the last attempt.
     """
     for _ in range(_TRIES):
         if until(row):
             break
-        act()
+        now = act()
+        if now is not None and until(now):
+            return now
         try:
             call.backends.waiting.wait(
                 row.session_id,
@@ -448,14 +464,14 @@ def _leading(
     return conductor
 
 
-def _is_under_way(row: db_api.SessionHead, lost_generation: int) -> bool:
+def _is_under_way(row: _Known, lost_generation: int) -> bool:
     """Whether a session has lost a slot, and has or waits for another."""
     return row.state in states.LIVE and (
         row.generation > lost_generation or row.state == states.QUEUED
     )
 
 
-def _may_change(row: db_api.SessionHead) -> bool:
+def _may_change(row: _Known) -> bool:
     return row.state in states.LIVE or row.reason in codes.REOPENABLE
 
 

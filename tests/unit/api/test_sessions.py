@@ -738,6 +738,36 @@ def test_closing_is_repeatable(world, token):
     assert left.revision == fakes.view().revision + 1
 
 
+def test_who_closes_with_counts_has_closed_and_not_cancelled(make_world):
+    world = make_world(fakes.view(generation=4))
+    counts = "generation=4&input_bytes=1000&output_bytes=1000"
+    assert world.ask("DELETE", f"{ONE}?{counts}").status_code == 204
+    (left,) = world.conductor.views.values()
+    assert left.state == states.CLOSED
+
+
+def test_a_session_that_only_the_database_knows_is_not_closed_again(
+    make_world, monkeypatch
+):
+    """Its end was unseen, and the leader has forgotten it."""
+    monkeypatch.setattr("fpgapool.api.handlers.sessions._TRY_S", 0.001)
+    lost = fakes.ended(state=states.LOST, reason=codes.HOST_LOST)
+    world = make_world(lost)
+    world.conductor.end_sessions = lambda ends: [None] * len(ends)
+    counts = "generation=4&input_bytes=1000&output_bytes=1000"
+    assert world.ask("DELETE", f"{ONE}?{counts}").status_code == 204
+
+
+def test_a_conductor_of_release_1_0_0_closes_sessions_too(world):
+    def unknown(_ends):
+        raise messaging.RPCVersionCapError(version="1.1", version_cap="1.0")
+
+    world.backends.ends._call = unknown
+    assert world.ask("DELETE", ONE).status_code == 204
+    (left,) = world.conductor.views.values()
+    assert left.state == states.CANCELLED
+
+
 def test_what_is_not_closed_is_not_said_to_be(world, monkeypatch):
     monkeypatch.setattr("fpgapool.api.handlers.sessions._TRY_S", 0.01)
     world.conductor.deaf = True

@@ -82,7 +82,7 @@ class Lives(parts.Room):
         )
 
     def project_view(self, session: sessions.Session) -> objects.SessionView:
-        """Return a session's view for its project, with a READY one's secret."""
+        """Return a session's view, with the secret if it is READY."""
         if session.state == states.READY:
             return session.view(with_secret=True)
         return self.view(session)
