@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from fpgapool import objects
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 ViewFuture = concurrent.futures.Future[objects.SessionView | None]
@@ -226,7 +227,9 @@ def _subject(message: Message) -> object:
 def can_wait(message: Message) -> bool:
     """Whether a message may be delayed because no client is waiting for it."""
     if isinstance(message, SessionChanged):
-        return message.view.state in _STEPS
+        view = message.view
+        # Who cancels a session has the answer of that call.
+        return view.state in _STEPS or view.reason == codes.CANCELLED_BY_CLIENT
     return (
         isinstance(message, PublishSession)
         and message.host_uuid is not None

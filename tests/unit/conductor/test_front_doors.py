@@ -2,6 +2,8 @@
 
 """What front doors are told, and secrets."""
 
+import dataclasses
+
 import pytest
 
 from fpgapool.conductor.decisions import effects
@@ -107,3 +109,13 @@ def test_news_that_clients_act_on_does_not_wait_for_more(state):
     assert effects.can_wait(news) is effects.can_wait(view)
     later = effects.SessionChanged(fake_leases.news(3, state).view)
     assert effects.newest([news, view, later]) == [view, later]
+
+
+@pytest.mark.parametrize(
+    ("code", "waits"),
+    [(codes.CANCELLED_BY_CLIENT, True), (codes.WAIT_TIMEOUT, False)],
+)
+def test_news_waits_of_what_a_client_has_cancelled_itself(code, waits):
+    view = fake_leases.news(2, states.CANCELLED).view
+    news = effects.SessionChanged(dataclasses.replace(view, reason=code))
+    assert effects.can_wait(news) is waits
