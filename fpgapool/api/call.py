@@ -153,8 +153,11 @@ class Backends:
             self.limits.max_project_requests,
         )
         self.leader = leaders.Leader(self.reader, self.database)
-        self.opens = gathering.Gathered(self.conductor.submit_sessions)
-        self.ends = gathering.Gathered(self.conductor.end_sessions)
+        limit_s = self.limits.conductor_timeout_s
+        self.opens, self.ends = (
+            gathering.Gathered(self.conductor.submit_sessions, limit_s),
+            gathering.Gathered(self.conductor.end_sessions, limit_s),
+        )
         max_age_s, clock = self.limits.inventory_cache_s, self.clock
 
         def cached(load: Callable[[], _T]) -> caches.Remembered[_T]:

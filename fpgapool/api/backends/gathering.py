@@ -12,6 +12,8 @@ from typing import Any
 from typing import Generic
 from typing import TypeVar
 
+import oslo_messaging as messaging
+
 from fpgapool.common import exception
 
 _Q = TypeVar("_Q")
@@ -44,10 +46,14 @@ class Gathered(Generic[_Q, _A]):
     The threads that ask make the calls themselves. Thread-safe.
 
     :param call: answers questions in their order; may fail.
+    :param limit_s: how long a question waits for its call to begin.
     """
 
-    def __init__(self, call: Callable[[list[_Q]], Sequence[_A]]) -> None:
+    def __init__(
+        self, call: Callable[[list[_Q]], Sequence[_A]], limit_s: float
+    ) -> None:
         self._call = call
+        self._limit_s = limit_s
         self._lock = threading.Lock()
         self._under_way = False
         self._waiting: list[_Asked] = []
@@ -55,7 +61,8 @@ class Gathered(Generic[_Q, _A]):
     def ask(self, question: _Q) -> _A:
         """Return the answer to a question.
 
-        :raises: the errors of the call.
+        :raises: the errors of the call; MessagingTimeout if it has not begun
+            in time.
         """
         mine = _Asked(question)
         with self._lock:
@@ -64,14 +71,24 @@ class Gathered(Generic[_Q, _A]):
             else:
                 self._under_way = True
                 mine.batch = [mine]
-        if mine.batch is None:
-            mine.woken.wait()
+        if mine.batch is None and not mine.woken.wait(self._limit_s):
+            self._give_up(mine)
         if mine.batch is not None:
             self._make_call(mine.batch)
         if mine.failure is not None:
             raise mine.failure
         answer: _A = mine.answer
         return answer
+
+    def _give_up(self, mine: _Asked) -> None:
+        with self._lock:
+            if mine in self._waiting:
+                self._waiting.remove(mine)
+                raise messaging.MessagingTimeout(
+                    "earlier calls have no answer"
+                )
+        # Another thread is asking it.
+        mine.woken.wait()
 
     def _make_call(self, batch: Sequence[_Asked]) -> None:
         try:

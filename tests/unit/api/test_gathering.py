@@ -5,6 +5,7 @@
 import concurrent.futures
 import queue
 
+import oslo_messaging as messaging
 import pytest
 
 from fpgapool.api.backends import gathering
@@ -18,7 +19,7 @@ class Answers:
     def __init__(self) -> None:
         self.calls = queue.SimpleQueue()
         self.go = queue.SimpleQueue()
-        self.made = gathering.Gathered(self)
+        self.made = gathering.Gathered(self, waiting.LIMIT_S)
 
     def __call__(self, questions):
         self.calls.put(questions)
@@ -109,3 +110,15 @@ def test_an_invalid_question_spoils_no_others(executor):
     with pytest.raises(exception.InvalidRequest):
         one.result(waiting.LIMIT_S)
     assert results(futures) == [0, 2, 6]
+
+
+def test_who_waits_too_long_for_a_call_is_not_asked_for(executor):
+    answers = Answers()
+    answers.made._limit_s = 0.001
+    first = executor.submit(answers.made.ask, 0)
+    assert answers.next() == [0]
+    with pytest.raises(messaging.MessagingTimeout):
+        answers.made.ask(1)
+    answers.go.put(double)
+    assert first.result(waiting.LIMIT_S) == 0
+    assert answers.calls.empty()
