@@ -21,6 +21,7 @@ from oslo_config import cfg
 
 from fpgapool.api import metrics
 from fpgapool.api.backends import caches
+from fpgapool.api.backends import gathering
 from fpgapool.api.backends import inventory
 from fpgapool.api.backends import leader as leaders
 from fpgapool.api.backends import vendordata as vendordatas
@@ -126,6 +127,8 @@ class Backends:
     :ivar builtins: accelerators that slots run without a file, by shape.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
     :ivar sessions: heads of sessions, by ID; None for an ID without a row.
+    :ivar opens: requests sessions; simultaneous requests are one call.
+    :ivar ends: ends sessions, in the same way.
     """
 
     conductor: conductor_rpcapi.ConductorAPI
@@ -150,6 +153,11 @@ class Backends:
             self.limits.max_project_requests,
         )
         self.leader = leaders.Leader(self.reader, self.database)
+        limit_s = self.limits.conductor_timeout_s
+        self.opens, self.ends = (
+            gathering.Gathered(self.conductor.submit_sessions, limit_s),
+            gathering.Gathered(self.conductor.end_sessions, limit_s),
+        )
         max_age_s, clock = self.limits.inventory_cache_s, self.clock
 
         def cached(load: Callable[[], _T]) -> caches.Remembered[_T]:

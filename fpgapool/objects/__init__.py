@@ -48,5 +48,6 @@ from fpgapool.objects.session import Endpoint as Endpoint
 from fpgapool.objects.session import Offer as Offer
 from fpgapool.objects.session import OpenRequest as OpenRequest
 from fpgapool.objects.session import Prepared as Prepared
+from fpgapool.objects.session import SessionEnd as SessionEnd
 from fpgapool.objects.session import SessionResult as SessionResult
 from fpgapool.objects.session import SessionView as SessionView

@@ -137,6 +137,22 @@ _UNRECORDED = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class SessionEnd(base.Payload):
+    """A client cancels its session, or has closed it.
+
+    :param generation: generation of the slot that it used last, if the client
+        has closed it; 0: it is cancelled.
+    :param input_bytes: its slots' input bytes, according to the client.
+    """
+
+    project_id: str
+    session_id: str
+    generation: int = 0
+    input_bytes: int = 0
+    output_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SessionResult(base.Payload):
     """How an assignment ended, according to its worker or agent."""
 

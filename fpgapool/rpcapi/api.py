@@ -2,11 +2,12 @@
 
 """Client side of the REST API processes' RPC interface."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import oslo_messaging as messaging
 
+from fpgapool import objects
 from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
 from fpgapool.rpcapi import declared
@@ -24,7 +25,7 @@ SINCE: dict[str, str] = {}
 SERVER = "api"
 
 #: Maximum number of sessions in a message.
-MAX_CHANGES = 1000
+MAX_CHANGES = 100
 
 
 class ApiAPI:
@@ -47,8 +48,12 @@ class ApiAPI:
         )
 
     @declared.sent_by("_cast")
-    def sessions_changed(self, revisions: Mapping[str, int]) -> None:
-        """Tell which sessions have changed, with their new revisions."""
+    def sessions_changed(self, views: Iterable[objects.SessionView]) -> None:
+        """Send the sessions that have changed.
+
+        Those that are READY have their secrets. Only processes of the API can
+        read this topic.
+        """
 
     def _cast(self, method: str, **kwargs: Any) -> None:
         self._client.cast(method, **kwargs)

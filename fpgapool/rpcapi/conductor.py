@@ -33,8 +33,8 @@ VERSION = "1.1"
 #: The version that introduced each method, if not the first one.
 SINCE = dict.fromkeys(
     (
-        *("accelerators_after", "group_now", "hosts_now", "pool_counts"),
-        *("pool_hosts", "usable_groups"),
+        *("accelerators_after", "end_sessions", "group_now", "hosts_now"),
+        *("pool_counts", "pool_hosts", "usable_groups"),
     ),
     "1.1",
 )
@@ -322,6 +322,18 @@ class ConductorAPI(_PoolQuestions):
 
         :param input_bytes: input bytes that the session's slots have
             processed, according to the client.
+        """
+
+    @declared.sent_by("_ask")
+    def end_sessions(
+        self, ends: Iterable[objects.SessionEnd]
+    ) -> list[objects.SessionView | None]:
+        """Cancel or close sessions (call); durable on return.
+
+        Repeating the call has no further effect.
+
+        :returns: each session afterwards, without its secret; None if it is
+            not in memory, or belongs to another project.
         """
 
     @declared.sent_by("_cast")

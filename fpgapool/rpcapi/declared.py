@@ -81,8 +81,9 @@ def _reader(type_: Any) -> _Converter | None:
     if type_ is types.NoneType:
         return lambda _answer: None
     kind = (typing.get_args(type_) or (type_,))[0]
+    if typing.get_origin(type_) is list:
+        read = _reader(kind)
+        return read and (lambda answer: list(map(read, answer)))
     if not _is_payload(kind):
         return None
-    if typing.get_origin(type_) is list:
-        return lambda answer: list(map(kind.from_primitive, answer))
     return lambda answer: answer and kind.from_primitive(answer)

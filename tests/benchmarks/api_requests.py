@@ -79,12 +79,12 @@ class BareServer(processes.Daemon):
     def is_ready(self) -> bool:
         """Tell whether it serves."""
         try:
-            return _Guest(self.address).get("/") == {}
+            return Guest(self.address).get("/") == {}
         except OSError:
             return False
 
 
-class _Guest:
+class Guest:
     """A program with one connection."""
 
     def __init__(self, address: str) -> None:
@@ -137,7 +137,7 @@ def _guest_rows(
     posts, waits, calls = [], [], []
     for _ in range(plan.repetitions):
         calls.append(_at_once(guests, lambda: [_timed_ms(rpc.call)])[0])
-        post, wait = _at_once(guests, lambda: visit(address))
+        post, wait = _at_once(guests, lambda: _visit_once(address))
         posts.append(post)
         waits.append(wait)
     for name, pick in (
@@ -158,12 +158,19 @@ def _guest_rows(
         )
 
 
-def visit(address: str) -> list[float]:
+def _visit_once(address: str) -> list[float]:
+    guest = Guest(address)
+    try:
+        return visit(guest)
+    finally:
+        guest.close()
+
+
+def visit(guest: Guest) -> list[float]:
     """Open a session, wait for its slot and give it back.
 
     :returns: ms until it was recorded, and until it was READY.
     """
-    guest = _Guest(address)
     start_s = time.perf_counter()
     session = json.loads(guest.ask("POST", "/v1/sessions", _WANTED))["session"]
     recorded_s = time.perf_counter()
@@ -178,7 +185,6 @@ def visit(address: str) -> list[float]:
             time.sleep(0.2)
     ready_s = time.perf_counter()
     guest.ask("DELETE", path)
-    guest.close()
     return [1e3 * (recorded_s - start_s), 1e3 * (ready_s - start_s)]
 
 
@@ -220,7 +226,7 @@ def _read_rows(
     plan: measure.Plan, address: str, bare_address: str
 ) -> Iterator[measure.Row]:
     count = 2 if plan.tiny else 200
-    guest = _Guest(address)
+    guest = Guest(address)
     ended = json.loads(guest.ask("POST", "/v1/sessions", _WANTED))["session"]
     session = f"/v1/sessions/{ended['id']}"
     guest.ask("DELETE", session)
@@ -246,7 +252,7 @@ def _reads(address: str, path: str, count: int) -> measure.Sample:
     """Read again and again over some connections."""
 
     def read() -> list[float]:
-        guest = _Guest(address)
+        guest = Guest(address)
         for _ in range(count):
             guest.ask("GET", path)
         guest.close()

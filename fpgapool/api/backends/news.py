@@ -11,6 +11,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from fpgapool import objects
 from fpgapool.api.backends import waiters
 from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
@@ -21,7 +22,7 @@ from fpgapool.vocabulary import shapes
 LOG = logging.getLogger(__name__)
 _OFTEN = ratelimit.RateLimitedLog(__name__)
 
-_REVISIONS = shapes.mapping_of(shapes.integer(), api_rpcapi.MAX_CHANGES)
+_VIEWS = shapes.list_of(shapes.anything, most=api_rpcapi.MAX_CHANGES)
 
 
 class Endpoint(rpc.Endpoint):
@@ -36,11 +37,14 @@ class Endpoint(rpc.Endpoint):
     def __init__(self, changed: waiters.Changed) -> None:
         self._changed = changed
 
-    def sessions_changed(self, _ctxt: Any, revisions: Any) -> None:
+    def sessions_changed(self, _ctxt: Any, views: Any) -> None:
+        read = objects.SessionView.from_primitive
         try:
-            self._changed(_REVISIONS(revisions, "revisions"))
-        except shapes.Invalid as error:
+            changed = list(map(read, _VIEWS(views, "views")))
+        except ValueError as error:
             _OFTEN.warning("Malformed sessions_changed dropped: %s", error)
+        else:
+            self._changed(changed)
 
 
 class Listener:

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+from typing import NamedTuple
 from typing import Protocol
 
 from oslo_log import log as logging
 
+from fpgapool import objects
 from fpgapool.common import exception
 
 LOG = logging.getLogger(__name__)
@@ -24,8 +26,8 @@ LOG = logging.getLogger(__name__)
 Question = Callable[[Iterable[str]], Mapping[str, int]]
 
 
-#: Called with the new revisions of sessions.
-Changed = Callable[[Mapping[str, int]], None]
+#: Called with sessions that have changed.
+Changed = Callable[[Iterable[objects.SessionView]], None]
 
 
 class Source(Protocol):
@@ -42,6 +44,16 @@ class TooManyWaiters(Exception):
     """No further request may wait."""
 
 
+class Change(NamedTuple):
+    """A session has changed.
+
+    :ivar view: the session, as its project sees it; None if there was no news
+        of the change.
+    """
+
+    view: objects.SessionView | None = None
+
+
 @dataclasses.dataclass(eq=False, slots=True)
 class _Waiter:
     session_id: str
@@ -49,7 +61,7 @@ class _Waiter:
     done: threading.Event
     place: int | None
     project_id: str
-    changed: bool = False
+    change: Change | None = None
     failure: Exception | None = None
 
 
@@ -78,12 +90,13 @@ class Waiters:
         self._max_waiters = max_waiters
         self._interval_s = interval_s
         self._source = news
-        # Revisions in recent news with the time, the newest at the end: a
-        # request may start to wait just after the news has arrived.
-        self._news: dict[str, tuple[int, float]] = {}
+        # Recent news with the time, the newest at the end: a request may
+        # start to wait just after the news has arrived.
+        self._news: dict[str, tuple[objects.SessionView, float]] = {}
         self._lock = threading.Lock()
-        # A dict, because it keeps the order of arrival.
+        # Dicts, because they keep the order of arrival.
         self._waiters: dict[_Waiter, None] = {}
+        self._by_session: dict[str, dict[_Waiter, None]] = {}
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
 
@@ -95,7 +108,7 @@ class Waiters:
         *,
         place: int | None = 0,
         project_id: str = "",
-    ) -> bool:
+    ) -> Change | None:
         """Wait until a session has a later revision.
 
         If too many requests wait, one must make room: it belongs to the
@@ -104,7 +117,7 @@ class Waiters:
         :param place: rank within the project; the request with the highest
             place is the first to make room. None: the request waits in any
             case, and never makes room.
-        :returns: False if the session has not changed in time or no longer
+        :returns: None if the session has not changed in time or no longer
             exists, or if the request had to make room.
         :raises TooManyWaiters: if this request would have to make room.
         :raises: the query's errors.
@@ -119,27 +132,31 @@ class Waiters:
             waiter.done.wait(limit_s)
         finally:
             with self._lock:
-                self._waiters.pop(waiter, None)
+                self._remove(waiter)
         if waiter.failure is not None:
             raise waiter.failure
-        return waiter.changed
+        return waiter.change
 
-    def changed(self, revisions: Mapping[str, int]) -> None:
+    def changed(self, views: Iterable[objects.SessionView]) -> None:
         """Wake the requests that wait for these sessions."""
         now_s = time.monotonic()
         with self._lock:
-            for name, revision in revisions.items():
+            for view in views:
+                name = view.session_id
                 self._news.pop(name, None)
-                self._news[name] = revision, now_s
+                self._news[name] = view, now_s
+                for waiter in self._by_session.get(name, ()):
+                    if view.revision > waiter.revision:
+                        waiter.change = Change(view)
+                        waiter.done.set()
             while self._news:
                 oldest = next(iter(self._news))
-                if self._is_recent(self._news[oldest], now_s):
+                if self._is_recent(self._news[oldest][1], now_s):
                     break
                 del self._news[oldest]
-        self._wake((), revisions)
 
-    def _is_recent(self, news: tuple[int, float], now_s: float) -> bool:
-        return now_s < news[1] + self._interval_s
+    def _is_recent(self, heard_s: float, now_s: float) -> bool:
+        return now_s < heard_s + self._interval_s
 
     @property
     def count(self) -> int:
@@ -163,23 +180,43 @@ class Waiters:
         with self._lock:
             if self._closing.is_set():
                 raise TooManyWaiters
-            news = self._news.get(waiter.session_id, (-1, 0.0))
-            if news[0] > waiter.revision and self._is_recent(
-                news, time.monotonic()
-            ):
-                waiter.changed = True
+            if (view := self._news_for(waiter)) is not None:
+                waiter.change = Change(view)
                 waiter.done.set()
                 return
             if waiter.place is not None:
                 self._make_room(waiter, waiter.place)
             self._waiters[waiter] = None
+            self._by_session.setdefault(waiter.session_id, {})[waiter] = None
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="waiters", daemon=True
                 )
                 self._thread.start()
 
+    def _news_for(self, waiter: _Waiter) -> objects.SessionView | None:
+        """Return recent news that the request does not know."""
+        view, heard_s = self._news.get(waiter.session_id, (None, 0.0))
+        if (
+            view is not None
+            and view.revision > waiter.revision
+            and self._is_recent(heard_s, time.monotonic())
+        ):
+            return view
+        return None
+
+    def _remove(self, waiter: _Waiter) -> None:
+        if waiter not in self._waiters:
+            return
+        del self._waiters[waiter]
+        same = self._by_session[waiter.session_id]
+        del same[waiter]
+        if not same:
+            del self._by_session[waiter.session_id]
+
     def _make_room(self, waiter: _Waiter, place: int) -> None:
+        if len(self._waiters) < self._max_waiters:
+            return
         places = {
             one: one.place for one in self._waiters if one.place is not None
         }
@@ -201,7 +238,7 @@ class Waiters:
             last = max(mine, key=places.__getitem__)
             if places[last] <= place:
                 raise TooManyWaiters
-        self._waiters.pop(last, None)
+        self._remove(last)
         last.done.set()
 
     def _run(self) -> None:
@@ -249,7 +286,7 @@ class Waiters:
             for waiter in self._waiters:
                 name = waiter.session_id
                 if revisions.get(name, -1) > waiter.revision:
-                    waiter.changed = True
+                    waiter.change = waiter.change or Change()
                     waiter.done.set()
                 elif name in known and name not in revisions:
                     waiter.done.set()

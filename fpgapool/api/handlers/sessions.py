@@ -13,6 +13,9 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
+from typing import TypeAlias
+
+import oslo_messaging as messaging
 
 from fpgapool import objects
 from fpgapool.api import call as calls
@@ -42,6 +45,9 @@ _REVISION = re.compile("[0-9]{1,18}")
 
 _LONGEST_RETRY_S = 60
 
+#: What is known of a session.
+_Known: TypeAlias = db_api.SessionHead | objects.SessionView
+
 #: States in which the leader knows the queue position or the current bytes,
 #: which are not in the rows.
 _LEADER_KNOWS_MORE = frozenset({states.QUEUED, states.ACTIVE, states.DETACHED})
@@ -51,7 +57,7 @@ def create(call: calls.Call) -> calls.Answer:
     """Open a session; the response is sent once the session is recorded."""
     if call.query.get("dry_run"):
         return _dry_run(call)
-    (view,) = call.backends.conductor.submit_sessions([_request(call)])
+    view = call.backends.opens.ask(_request(call))
     if not view.session_id:
         raise errors.ApiError(view.reason, view.message)
     _check_own(call, view)
@@ -92,10 +98,10 @@ def show(call: calls.Call) -> calls.Answer:
         # client may still have to wait for it.
         if now.view.revision != known or not may_wait:
             return _answer(call, now)
-    has_changed = _wait(call, row, known, wait_s)
+    change = _wait(call, row, known, wait_s)
     call.recorded = False
-    if has_changed:
-        return _answer(call, _changed(call, row))
+    if change is not None:
+        return _answer(call, _changed(call, row, change.view))
     row = _find(call)
     if call.has(str(row.revision)):
         return _unchanged(call, row)
@@ -125,18 +131,26 @@ def _etag(revision: int) -> str:
     return f'W/"{revision}"'
 
 
-def _changed(call: calls.Call, row: db_api.SessionHead) -> _Now:
+def _changed(
+    call: calls.Call,
+    row: db_api.SessionHead,
+    view: objects.SessionView | None,
+) -> _Now:
     """Return the current state of a session that has changed.
 
     It probably is READY, and then the leader knows all of it.
 
     :param row: the session before the change.
+    :param view: the leader's news of the change; None: there was none.
     """
     mine = row.project_id == call.caller.project_id
     if mine and call.may(rights.SESSIONS_CONNECT, row.project_id):
-        view = call.ask(
-            lambda leader: leader.session_now(row.session_id, row.project_id)
-        )
+        if view is None:
+            view = call.ask(
+                lambda leader: leader.session_now(
+                    row.session_id, row.project_id
+                )
+            )
         if view is not None and view.state in states.LIVE:
             return _Now(view, connectable=view.state == states.READY)
     return _now(call, _find(call))
@@ -170,7 +184,15 @@ def delete(call: calls.Call) -> calls.Answer:
             f"{', '.join(schemas.CLOSE_COUNTS)}: send all of these, or none",
         )
 
-    def end() -> None:
+    def end() -> objects.SessionView | None:
+        wanted = objects.SessionEnd(
+            project_id=row.project_id, session_id=row.session_id, **counts
+        )
+        try:
+            return call.backends.ends.ask(wanted)
+        except messaging.RPCVersionCapError:
+            # For conductors of release 1.0.0.
+            pass
         conductor = _leading(call, row)
         if counts:
             conductor.close_session(
@@ -182,8 +204,9 @@ def delete(call: calls.Call) -> calls.Answer:
                 session_id=row.session_id,
                 reason=codes.CANCELLED_BY_CLIENT,
             )
+        return None
 
-    def has_ended(now: db_api.SessionHead) -> bool:
+    def has_ended(now: _Known) -> bool:
         # A session that was served may have ended in another way because its
         # worker's report was lost. Repeat the client's report until the
         # session is CLOSED.
@@ -340,7 +363,7 @@ def _find(call: calls.Call) -> db_api.SessionHead:
     return row
 
 
-def _now(call: calls.Call, row: db_api.SessionHead) -> _Now:
+def _now(call: calls.Call, row: _Known) -> _Now:
     """Return the current state of a session, with data from the leader."""
     is_ready = row.state == states.READY
     if is_ready and not call.may(rights.SESSIONS_CONNECT, row.project_id):
@@ -368,9 +391,7 @@ def _without_secret(view: objects.SessionView) -> objects.SessionView:
     return dataclasses.replace(view, revision=revision)
 
 
-def _recorded(
-    call: calls.Call, head: db_api.SessionHead
-) -> objects.SessionView:
+def _recorded(call: calls.Call, head: _Known) -> objects.SessionView:
     """Return a session without the members that only the leader knows.
 
     It may have changed since its head was read.
@@ -397,19 +418,22 @@ def _recorded(
 def _insist(
     call: calls.Call,
     row: db_api.SessionHead,
-    act: Callable[[], object],
+    act: Callable[[], objects.SessionView | None],
     *,
-    until: Callable[[db_api.SessionHead], bool],
-) -> db_api.SessionHead:
+    until: Callable[[_Known], bool],
+) -> _Known:
     """Repeat an action until it takes effect, or no attempts are left.
 
+    :param act: may return the session after it.
     :param until: returns whether the action has taken effect.
     :returns: the session after the last attempt.
     """
     for _ in range(_TRIES):
         if until(row):
             break
-        act()
+        now = act()
+        if now is not None and until(now):
+            return now
         try:
             call.backends.waiting.wait(
                 row.session_id,
@@ -440,24 +464,21 @@ def _leading(
     return conductor
 
 
-def _is_under_way(row: db_api.SessionHead, lost_generation: int) -> bool:
+def _is_under_way(row: _Known, lost_generation: int) -> bool:
     """Whether a session has lost a slot, and has or waits for another."""
     return row.state in states.LIVE and (
         row.generation > lost_generation or row.state == states.QUEUED
     )
 
 
-def _may_change(row: db_api.SessionHead) -> bool:
+def _may_change(row: _Known) -> bool:
     return row.state in states.LIVE or row.reason in codes.REOPENABLE
 
 
 def _wait(
     call: calls.Call, row: db_api.SessionHead, known: int, wait_s: float
-) -> bool:
-    """Wait until a session changes, unless too many requests wait.
-
-    :returns: whether it has changed.
-    """
+) -> waiters.Change | None:
+    """Wait until a session changes, unless too many requests wait."""
     with contextlib.suppress(waiters.TooManyWaiters):
         return call.backends.waiting.wait(
             row.session_id,
@@ -467,7 +488,7 @@ def _wait(
             place=row.id if row.state == states.QUEUED else 0,
             project_id=call.caller.project_id or "",
         )
-    return False
+    return None
 
 
 def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:

@@ -46,7 +46,7 @@ _HOST = shapes.Members(
     },
     others=True,
 )
-_REQUESTS = shapes.list_of(shapes.anything, most=MAX_IDS)
+_LIST = shapes.list_of(shapes.anything, most=MAX_IDS)
 
 _T = TypeVar("_T", bound=base.Payload)
 
@@ -81,12 +81,23 @@ def requests(
     """
     parsed = [
         checked(objects.OpenRequest.from_primitive, one)
-        for one in limits.argument(_REQUESTS, requests, "requests")
+        for one in limits.argument(_LIST, requests, "requests")
     ]
     for request in parsed if rpc.host_of(ctxt) else ():
         _refuse_for_instance(ctxt, request.user_id, method)
         require_own(ctxt, request.host_uuid or "", method)
     return parsed
+
+
+def ends(found: Any) -> list[objects.SessionEnd]:
+    """Parse ends of sessions.
+
+    :raises InvalidRequest: if one is malformed.
+    """
+    return [
+        checked(objects.SessionEnd.from_primitive, one)
+        for one in limits.argument(_LIST, found, "ends")
+    ]
 
 
 def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import time
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from fpgapool.common.messaging import rpc
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.conductor.calls import base
 from fpgapool.conductor.calls import checks
+from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions.views import questions
@@ -47,6 +49,25 @@ _CLOSE = shapes.Members(
     }
 )
 _REVISIONS = shapes.mapping_of(shapes.integer(), checks.MAX_IDS)
+
+
+_Awaited = inputs.Open | inputs.Reopen | inputs.Cancel | inputs.Close
+
+
+def _end(wanted: objects.SessionEnd) -> inputs.Cancel | inputs.Close:
+    """Return the input for an end that a client of the API wants."""
+    future: effects.ViewFuture = concurrent.futures.Future()
+    if not wanted.generation:
+        return inputs.Cancel(
+            wanted.project_id,
+            wanted.session_id,
+            None,
+            codes.CANCELLED_BY_CLIENT,
+            future=future,
+        )
+    return inputs.Close(
+        **{**vars(wanted), "confirmed": False, "future": future}
+    )
 
 
 class SessionCalls(base.Calls):
@@ -131,6 +152,14 @@ class SessionCalls(base.Calls):
             input_bytes=input_bytes,
         )
 
+    @base.call
+    def end_sessions(
+        self, ctxt: Any, ends: Any
+    ) -> list[dict[str, Any] | None]:
+        """Cancel or close sessions; return them."""
+        wanted = list(map(_end, checks.ends(ends)))
+        return [view and view.to_primitive() for view in self._answers(wanted)]
+
     def _pass_on(
         self,
         kind: Callable[..., inputs.Input],
@@ -198,7 +227,7 @@ class SessionCalls(base.Calls):
         return view.to_primitive() if view else None
 
     def _answers(
-        self, wanted: Sequence[inputs.Open | inputs.Reopen]
+        self, wanted: Sequence[_Awaited]
     ) -> list[objects.SessionView | None]:
         """Queue the inputs, and return their results."""
         until_s = time.monotonic() + base.ANSWER_S

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from fpgapool import objects
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 ViewFuture = concurrent.futures.Future[objects.SessionView | None]
@@ -94,14 +95,12 @@ class PublishSession(Message):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SessionChanged(Message):
-    """Tell the REST API that a session without a front door has changed.
+    """Tell the REST API of a change of a session without a front door.
 
-    Its requests that wait for the session then read it.
+    :ivar view: as its project sees it, with the secret of a READY session.
     """
 
-    session_id: str
-    revision: int
-    state: str
+    view: objects.SessionView
     after_commit: ClassVar[bool] = True
 
 
@@ -219,7 +218,7 @@ def _subject(message: Message) -> object:
     if isinstance(message, PublishSession):
         return message.host_uuid, message.view.session_id
     if isinstance(message, SessionChanged):
-        return message.session_id
+        return message.view.session_id
     if isinstance(message, AskReport):
         return message.host_uuid
     return id(message)
@@ -228,7 +227,9 @@ def _subject(message: Message) -> object:
 def can_wait(message: Message) -> bool:
     """Whether a message may be delayed because no client is waiting for it."""
     if isinstance(message, SessionChanged):
-        return message.state in _STEPS
+        view = message.view
+        # Who cancels a session has the answer of that call.
+        return view.state in _STEPS or view.reason == codes.CANCELLED_BY_CLIENT
     return (
         isinstance(message, PublishSession)
         and message.host_uuid is not None

@@ -63,6 +63,7 @@ class Cancel:
     """A client cancels a session, identified by one of its two ids.
 
     :ivar sender: host of the front door, if its signature proves it.
+    :ivar future: receives its state; None if nobody waits for it.
     """
 
     project_id: str
@@ -70,6 +71,7 @@ class Cancel:
     request_id: str | None
     reason: str
     sender: str | None = None
+    future: effects.ViewFuture | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class Close:
 
     :ivar generation: generation of the slot that it used last.
     :ivar input_bytes: its slots' input bytes, according to the client.
+    :ivar future: receives its state; None if nobody waits for it.
     """
 
     project_id: str
@@ -87,6 +90,7 @@ class Close:
     output_bytes: int
     confirmed: bool
     sender: str | None = None
+    future: effects.ViewFuture | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

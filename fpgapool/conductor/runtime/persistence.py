@@ -235,7 +235,9 @@ class GroupCommitter:
             message
             for batch in batches
             for message in batch.after_commit
-            if not isinstance(message, effects.PublishSession)
+            if not isinstance(
+                message, effects.PublishSession | effects.SessionChanged
+            )
             or message.view.session_id not in unknown
         )
         if messages:

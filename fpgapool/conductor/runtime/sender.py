@@ -103,14 +103,14 @@ class Sender:
                 self._send(message)
 
     def _tell_apis(self, batch: Sequence[effects.Message]) -> None:
-        changes = [
-            (message.session_id, message.revision)
+        views = [
+            message.view
             for message in batch
             if isinstance(message, effects.SessionChanged)
         ]
         most = api_rpcapi.MAX_CHANGES
-        for first in range(0, len(changes), most):
-            self._apis.sessions_changed(dict(changes[first : first + most]))
+        for first in range(0, len(views), most):
+            self._apis.sessions_changed(views[first : first + most])
 
     def _send(self, message: effects.Message) -> None:
         agents, epoch = self._agents, self._epoch

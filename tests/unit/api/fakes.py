@@ -202,19 +202,31 @@ class FakeConductor:
             return known and known.public()
         return known
 
+    def end_sessions(
+        self, ends: list[objects.SessionEnd]
+    ) -> list[objects.SessionView | None]:
+        self._fail()
+        return [self._end(one) for one in ends]
+
+    def _end(self, end: objects.SessionEnd) -> objects.SessionView | None:
+        known = self.views.get(end.session_id)
+        if known is None or known.project_id != end.project_id:
+            return None
+        if known.state in states.LIVE and not self.deaf:
+            closed = states.CLOSED, codes.OK
+            cancelled = states.CANCELLED, codes.CANCELLED_BY_CLIENT
+            state, reason = closed if end.generation else cancelled
+            self.views[end.session_id] = dataclasses.replace(
+                known, state=state, reason=reason, revision=known.revision + 1
+            )
+        return self.views[end.session_id].public()
+
     def cancel_session(
         self, project_id: str, *, session_id: str, reason: str
     ) -> None:
-        self._fail()
-        known = self.views[session_id]
-        assert known.project_id == project_id
-        if not self.deaf:
-            self.views[session_id] = dataclasses.replace(
-                known,
-                state=states.CANCELLED,
-                reason=reason,
-                revision=known.revision + 1,
-            )
+        assert reason == codes.CANCELLED_BY_CLIENT
+        end = objects.SessionEnd(project_id=project_id, session_id=session_id)
+        self.end_sessions([end])
 
     def reopen_session(
         self,

@@ -331,7 +331,7 @@ def test_a_request_name_of_somebody_else_tells_nothing(make_world):
     """Even if the conductor does not look at whose it is."""
     world = make_world()
     know(world)
-    world.conductor.submit_sessions = lambda requests: [
+    world.backends.opens._call = lambda requests: [
         fakes.view(user_id="eve", request_id=one.request_id)
         for one in requests
     ]

@@ -16,6 +16,7 @@ from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
 from fpgapool.rpcapi import api as api_rpcapi
 from tests.harness import waiting
+from tests.unit.api import fakes
 
 KEYS = signing.Keys(signing.CONTROL, (b"k" * signing.KEY_BYTES,))
 HOST_KEYS = signing.Keys("host", (b"h" * signing.KEY_BYTES,))
@@ -47,8 +48,8 @@ def listening(conf, keys=None):
 @pytest.mark.parametrize("keys", [None, KEYS])
 def test_all_processes_hear_the_news(conf, keys):
     listener, heard = listening(conf, keys)
-    api_rpcapi.ApiAPI(keys=keys).sessions_changed({"s": 3})
-    assert heard.get(timeout=waiting.LIMIT_S) == {"s": 3}
+    api_rpcapi.ApiAPI(keys=keys).sessions_changed([fakes.view()])
+    assert heard.get(timeout=waiting.LIMIT_S) == [fakes.view()]
     assert heard.empty()
     listener.stop()
 
@@ -68,10 +69,10 @@ def test_who_cannot_listen_tries_again_with_the_next_wait(conf, monkeypatch):
 
     monkeypatch.setattr(rpc, "get_server", broken)
     listener = news.Listener(conf, None)
-    listener.start(lambda revisions: None)
+    listener.start(lambda views: None)
     ends.get(timeout=waiting.LIMIT_S).join(waiting.LIMIT_S)
     monkeypatch.setattr(rpc, "get_server", get_server)
-    listener.start(lambda revisions: None)
+    listener.start(lambda views: None)
     assert listener._ready.wait(waiting.LIMIT_S)
     listener.stop()
 
@@ -79,9 +80,9 @@ def test_who_cannot_listen_tries_again_with_the_next_wait(conf, monkeypatch):
 @pytest.mark.security
 def test_only_conductors_send_news(conf):
     endpoint = rpc._Guard(
-        news.Endpoint(lambda revisions: None), api_rpcapi.TOPIC, KEYS, False
+        news.Endpoint(lambda views: None), api_rpcapi.TOPIC, KEYS, False
     )
-    (body, signed) = ('["sessions_changed", {"revisions": {}}]', KEYS.sign)
+    (body, signed) = ('["sessions_changed", {"views": []}]', KEYS.sign)
     for party, sign in (
         ("host", signed("host", api_rpcapi.TOPIC, body)),
         (signing.CONTROL, HOST_KEYS.sign("host", api_rpcapi.TOPIC, body)),
@@ -93,12 +94,16 @@ def test_only_conductors_send_news(conf):
 
 
 @pytest.mark.parametrize(
-    "revisions",
-    [None, [], {"s": "1"}, {"s": None}, {7: 1}, dict.fromkeys("ab", True)],
+    "views",
+    [
+        *(None, {}, [None], ["s"], [{"session_id": "s", "revision": 1}]),
+        [fakes.view(revision="1").to_primitive()],
+        [fakes.view().to_primitive()] * (api_rpcapi.MAX_CHANGES + 1),
+    ],
 )
-def test_malformed_news_is_dropped(revisions, caplog):
+def test_malformed_news_is_dropped(views, caplog):
     heard = []
-    news.Endpoint(heard.append).sessions_changed(None, revisions)
+    news.Endpoint(heard.append).sessions_changed(None, views)
     assert heard == []
     assert "Malformed sessions_changed" in caplog.text
 

@@ -590,15 +590,15 @@ def test_an_etag_of_a_session_that_has_ended_is_known(make_world):
     assert _poll(world, 'W/"0"').json["session"]["state"] == states.CLOSED
 
 
-def test_news_ends_a_wait_and_only_the_leader_is_asked_then(make_world):
+def test_news_ends_a_wait_and_nobody_is_asked_then(make_world):
     world = make_world(fakes.queued(), max_wait_s=60)
     ready = fakes.view(revision=2)
 
     class Source:
         def start(self, changed):
-            world.conductor.views[ready.session_id] = ready
+            world.conductor.session_now = None
             world.database.session_head = None
-            changed({ready.session_id: 2})
+            changed([ready])
 
         def stop(self):
             pass
@@ -607,6 +607,27 @@ def test_news_ends_a_wait_and_only_the_leader_is_asked_then(make_world):
     world.waiting._interval_s = 60
     session = world.ask("GET", f"{ONE}?wait_s=30").json["session"]
     assert session["connection"]["secret"] == fakes.SECRET
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("token", [fakes.READER, fakes.ADMIN])
+def test_who_may_not_connect_gets_no_secret_from_news(make_world, token):
+    world = make_world(fakes.queued(), max_wait_s=60)
+    ready = fakes.view(revision=2)
+
+    class Source:
+        def start(self, changed):
+            world.conductor.views[ready.session_id] = ready
+            changed([ready])
+
+        def stop(self):
+            pass
+
+    world.waiting._source = Source()
+    world.waiting._interval_s = 60
+    answer = world.ask("GET", f"{ONE}?wait_s=30", token=token)
+    assert answer.json["session"]["state"] == states.READY
+    assert fakes.SECRET not in answer.text
 
 
 def test_waiting_has_an_end(make_world):
@@ -715,6 +736,36 @@ def test_closing_is_repeatable(world, token):
     assert left.state == states.CANCELLED
     assert left.reason == codes.CANCELLED_BY_CLIENT
     assert left.revision == fakes.view().revision + 1
+
+
+def test_who_closes_with_counts_has_closed_and_not_cancelled(make_world):
+    world = make_world(fakes.view(generation=4))
+    counts = "generation=4&input_bytes=1000&output_bytes=1000"
+    assert world.ask("DELETE", f"{ONE}?{counts}").status_code == 204
+    (left,) = world.conductor.views.values()
+    assert left.state == states.CLOSED
+
+
+def test_a_session_that_only_the_database_knows_is_not_closed_again(
+    make_world, monkeypatch
+):
+    """Its end was unseen, and the leader has forgotten it."""
+    monkeypatch.setattr("fpgapool.api.handlers.sessions._TRY_S", 0.001)
+    lost = fakes.ended(state=states.LOST, reason=codes.HOST_LOST)
+    world = make_world(lost)
+    world.conductor.end_sessions = lambda ends: [None] * len(ends)
+    counts = "generation=4&input_bytes=1000&output_bytes=1000"
+    assert world.ask("DELETE", f"{ONE}?{counts}").status_code == 204
+
+
+def test_a_conductor_of_release_1_0_0_closes_sessions_too(world):
+    def unknown(_ends):
+        raise messaging.RPCVersionCapError(version="1.1", version_cap="1.0")
+
+    world.backends.ends._call = unknown
+    assert world.ask("DELETE", ONE).status_code == 204
+    (left,) = world.conductor.views.values()
+    assert left.state == states.CANCELLED
 
 
 def test_what_is_not_closed_is_not_said_to_be(world, monkeypatch):

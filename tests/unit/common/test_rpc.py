@@ -117,6 +117,10 @@ class _Conductor:
         wanted = map(objects.OpenRequest.from_primitive, requests)
         return [_view(one.request_id).to_primitive() for one in wanted]
 
+    def end_sessions(self, ctxt, ends):
+        views = _view("r"), None
+        return [view and view.to_primitive() for view in views]
+
     def dry_run(self, ctxt, request):
         wanted = objects.OpenRequest.from_primitive(request)
         return objects.DryRun(
@@ -595,6 +599,8 @@ def test_calls_return_payloads(serve):
     )
     other = dataclasses.replace(request, request_id="r4")
     assert api.submit_sessions([request, other]) == [_view("r3"), _view("r4")]
+    end = objects.SessionEnd(project_id="p", session_id="s")
+    assert api.end_sessions([end, end]) == [_view("r"), None]
     found = objects.DryRun(state="QUEUED", reasons=("aes",))
     assert api.dry_run(request) == found
     assert [one.name for one in api.list_accelerators()] == ["aes"]

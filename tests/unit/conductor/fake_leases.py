@@ -60,7 +60,10 @@ def admitted(number: int) -> effects.Effects:
     request = world.request(request_id=f"r{number}")
     return effects.Effects(
         db_api.Changes.of([factory.session(number, project_id="p")]),
-        after_commit=[effects.PublishSession("a", view)],
+        after_commit=[
+            effects.PublishSession("a", view),
+            effects.SessionChanged(view),
+        ],
         admissions=[effects.NewSession(number, f"s{number}", request, FUTURE)],
     )
 

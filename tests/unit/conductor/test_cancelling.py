@@ -2,9 +2,12 @@
 
 """Sessions that are cancelled, and what the next leader makes of them."""
 
+import concurrent.futures
+
 import pytest
 
 from fpgapool import objects
+from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -183,3 +186,42 @@ def test_who_cancels_what_has_ended_changes_nothing(single):
     ((news,), unknown) = single.ask.changed(asked, "a")
     assert (news.state, news.reason) == (states.CLOSED, codes.OK)
     assert unknown == []
+
+
+def _ended(pool, view, *, kind=inputs.Cancel, project_id="p", **closed):
+    """End a session for a caller that waits; return what it is answered."""
+    future = concurrent.futures.Future()
+    if kind is inputs.Cancel:
+        closed = {"request_id": None, "reason": "X"}
+    pool.wire.clear()
+    pool.feed(kind(project_id, view.session_id, **closed, future=future))
+    for one in pool.wire:
+        if isinstance(one, effects.PublishSession) and future in one.waiting:
+            return one.view
+    (reply,) = [o for o in pool.sent(effects.Reply) if o.future is future]
+    return reply.value
+
+
+def test_who_ends_a_session_and_waits_is_told_how_it_is_then(single):
+    view = single.view(steps.open_until_ready(single))
+    for _ in range(2):
+        told = _ended(single, view)
+        assert (told.state, told.reason) == (states.CANCELLED, "X")
+        assert told.revision == view.revision + 1
+        assert told.secret == ""
+
+
+def test_who_closes_a_session_and_waits_is_told_how_it_is_then(single):
+    view = single.view(steps.open_until_ready(single))
+    closed = {"input_bytes": 7, "output_bytes": 7, "confirmed": False}
+    told = _ended(
+        single, view, kind=inputs.Close, generation=view.generation, **closed
+    )
+    assert (told.state, told.input_bytes) == (states.CLOSED, 7)
+
+
+@pytest.mark.security
+def test_who_ends_a_session_of_another_project_hears_nothing_of_it(single):
+    view = single.view(steps.open_until_ready(single))
+    assert _ended(single, view, project_id="q") is None
+    assert single.view(view.request_id).state == states.READY

@@ -90,10 +90,10 @@ class _Pool:
             job = model.Job(job_id, None, "copyx", 1000.0, self.now)
             self.happen(events.JobSubmitted(job))
 
-    def serve(self, times: int) -> None:
-        """Let the job in the slot end after 10 s, and the next ones."""
+    def serve(self, times: int, each_s: float = 10.0) -> None:
+        """Let the job in the slot end after a while, and the next ones."""
         for _ in range(times):
-            self.now += 10.0
+            self.now += each_s
             generation = self.core.assignments()[1].generation
             self.happen(events.SlotReleased(1, generation))
 
@@ -193,3 +193,14 @@ def test_slots_from_before_a_takeover_work_but_do_not_teach() -> None:
     assert 1 in pool.waits._running
     pool.waits.hear([events.SlotReleased(1, 1)], 5.0)
     assert pool.waits._held_s == 0.0
+
+
+def test_sessions_that_start_in_one_instant_say_nothing_of_waits() -> None:
+    """As many can start in one batch."""
+    pool = _Pool()
+    pool.submit(*range(1, 22))
+    pool.serve(1)
+    pool.serve(10, each_s=0.0)
+    assert pool.remaining(21) is None
+    pool.now += 10.0
+    assert pool.remaining(21) is not None

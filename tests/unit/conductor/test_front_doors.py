@@ -2,6 +2,8 @@
 
 """What front doors are told, and secrets."""
 
+import dataclasses
+
 import pytest
 
 from fpgapool.conductor.decisions import effects
@@ -90,8 +92,9 @@ def test_the_rest_api_hears_of_changes_of_sessions_without_front_doors(single):
     single.feed(inputs.Cancel("p", None, request_id, "X", None))
     view = single.view(request_id)
     assert single.sent(effects.SessionChanged) == [
-        effects.SessionChanged(view.session_id, 2, states.CANCELLED)
+        effects.SessionChanged(view)
     ]
+    assert (view.revision, view.state) == (2, states.CANCELLED)
     single.wire.clear()
     single.feed(inputs.Cancel("p", None, holder, "X", "a"))
     assert single.view(holder).state == states.CANCELLED
@@ -101,8 +104,18 @@ def test_the_rest_api_hears_of_changes_of_sessions_without_front_doors(single):
 @pytest.mark.parametrize("state", sorted(states.ALL))
 def test_news_that_clients_act_on_does_not_wait_for_more(state):
     """As it is with news for front doors."""
-    news = effects.SessionChanged("s", 2, state)
     view = fake_leases.news(2, state)
+    news = effects.SessionChanged(view.view)
     assert effects.can_wait(news) is effects.can_wait(view)
-    later = effects.SessionChanged("s", 3, state)
+    later = effects.SessionChanged(fake_leases.news(3, state).view)
     assert effects.newest([news, view, later]) == [view, later]
+
+
+@pytest.mark.parametrize(
+    ("code", "waits"),
+    [(codes.CANCELLED_BY_CLIENT, True), (codes.WAIT_TIMEOUT, False)],
+)
+def test_news_waits_of_what_a_client_has_cancelled_itself(code, waits):
+    view = fake_leases.news(2, states.CANCELLED).view
+    news = effects.SessionChanged(dataclasses.replace(view, reason=code))
+    assert effects.can_wait(news) is waits

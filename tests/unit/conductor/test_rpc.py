@@ -41,6 +41,7 @@ def endpoint(monkeypatch):
 
 
 REQUEST = world.request()
+CLIENT = codes.CANCELLED_BY_CLIENT
 
 
 OLD_RECORD = db_api.SessionRecord(
@@ -205,6 +206,41 @@ def test_nothing_is_awaited_any_more_when_a_call_has_failed(endpoint):
     with pytest.raises(messaging.ExpectedException):
         submit(made, REQUEST, REQUEST)
     assert [one.future.cancelled() for one in taken] == [True, True]
+
+
+CANCELLED = objects.SessionEnd(project_id="p", session_id="s")
+CLOSED = dataclasses.replace(CANCELLED, generation=5, output_bytes=7)
+
+
+def test_ended_sessions_are_answered_by_what_became_of_each(endpoint):
+    made, taken, _ = endpoint
+    ends = [one.to_primitive() for one in (CANCELLED, CLOSED)]
+    for view in (pumps.VIEW, None):
+        made._pump.view = view
+        answer = made.end_sessions(None, ends)
+        assert answer == [view and view.to_primitive()] * 2
+    cancelled, closed = (
+        dataclasses.replace(one, future=None) for one in taken[:2]
+    )
+    assert cancelled == inputs.Cancel("p", "s", None, CLIENT)
+    assert closed == inputs.Close("p", "s", 5, 0, 7, confirmed=False)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        *(None, 7, {}, [None], [{}], [REQUEST.to_primitive()]),
+        [CANCELLED.to_primitive(), None],
+        [CANCELLED.to_primitive()] * 1001,
+        [dataclasses.replace(CANCELLED, session_id="\n").to_primitive()],
+    ],
+)
+def test_malformed_ends_are_told(endpoint, junk):
+    made, taken, _ = endpoint
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.end_sessions(None, junk)
+    assert caught.value.exc_info[1].code == codes.INVALID_REQUEST
+    assert taken == []
 
 
 def test_a_reopening_is_answered_by_how_the_session_stands(endpoint):

@@ -155,8 +155,9 @@ def _messages(topic: str) -> dict[str, Any]:
                 getattr(api, name)(**methods(topic)[name][0])
     signs = api_on(topic, wire, KEYS)
     # The signed text has no payload, so that none is in two lines.
-    name = next(one for one in names if not _has_payloads(wire, one))
-    getattr(signs, name)(**methods(topic)[name][0])
+    plain = [one for one in names if not _has_payloads(wire, one)]
+    for name in plain[:1]:
+        getattr(signs, name)(**methods(topic)[name][0])
     return {"version": module.VERSION, "messages": wire.sent}
 
 

@@ -214,6 +214,9 @@ class ExpectedWaits:
         ):
             return None
         interval_s = (now - self._started_s[0]) / len(self._started_s)
+        if interval_s <= 0:
+            # All known sessions have started in this batch.
+            return None
         raw_s = self._raw_s(job, interval_s, now)
         if raw_s <= 0:
             return None

@@ -81,6 +81,12 @@ class Lives(parts.Room):
             chunk_bytes=chunk_bytes,
         )
 
+    def project_view(self, session: sessions.Session) -> objects.SessionView:
+        """Return a session's view, with the secret if it is READY."""
+        if session.state == states.READY:
+            return session.view(with_secret=True)
+        return self.view(session)
+
     def end(
         self, session: sessions.Session, state: str, code: str, message: str
     ) -> None:
@@ -144,9 +150,7 @@ class Lives(parts.Room):
                 session.front_doors or session.withdrawn
             ):
                 self._outbox.send(
-                    effects.SessionChanged(
-                        session.session_id, session.revision, session.state
-                    )
+                    effects.SessionChanged(self.project_view(session))
                 )
         self._touched.clear()
         for (_, host_uuid), (session, waiting) in calls.items():

@@ -322,6 +322,7 @@ class Opening(parts.Room):
     @parts.handles(inputs.Cancel)
     def _cancel(self, item: inputs.Cancel) -> None:
         session = self._find(item)
+        self._tell(item.future, session)
         if session is None or not _is_door(item.sender, session, "cancel"):
             return
         if not session.live:
@@ -332,7 +333,22 @@ class Opening(parts.Room):
             return
         self._lives.cancel(session, item.reason)
 
-    def _find(self, item: inputs.Cancel) -> sessions.Session | None:
+    def _tell(
+        self,
+        future: effects.ViewFuture | None,
+        session: sessions.Session | None,
+    ) -> None:
+        """Answer a call with its session's view at the end of the batch."""
+        if future is None:
+            return
+        if session is None:
+            self._outbox.send(effects.Reply(future, None))
+        else:
+            self._lives.answer(session, None, future)
+
+    def _find(
+        self, item: inputs.Cancel | inputs.Close
+    ) -> sessions.Session | None:
         if item.session_id:
             session = self._sessions.by_id.get(item.session_id)
         else:
@@ -350,10 +366,10 @@ class Opening(parts.Room):
         The worker and its agent may both have died before the leader was
         notified of the client's connection.
         """
-        session = self._sessions.by_id.get(item.session_id)
+        session = self._find(item)
+        self._tell(item.future, session)
         if (
             session is None
-            or session.project_id != item.project_id
             or not _is_door(item.sender, session, "close_session")
             or not 0 < item.generation <= session.generation
             or not (session.live or session.reason in codes.UNSEEN)

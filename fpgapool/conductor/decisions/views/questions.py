@@ -85,9 +85,10 @@ class Questions:
         session = self.pool.sessions.by_id.get(session_id)
         if session is None:
             return None
-        if session.state == states.READY and session.project_id == project_id:
-            return session.view(with_secret=True)
-        return self.pool.lives.view(session)
+        lives = self.pool.lives
+        if session.project_id == project_id:
+            return lives.project_view(session)
+        return lives.view(session)
 
     # -- the pool ----------------------------------------------------------
 
