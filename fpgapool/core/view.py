@@ -81,9 +81,6 @@ class PoolView:
         self.touched: set[model.HostId] = set()
         self.wakes: bool = True
         self.now = -math.inf
-        # By accelerator; of one time only.
-        self._programming_s: dict[str, float] = {}
-        self._programming_at_s = self.now
         self.next_generation = first_generation
 
     # -- for strategies --------------------------------------------------
@@ -245,27 +242,16 @@ class PoolView:
 
         It is 0 if a slot, idle or not, has the accelerator or is getting it.
         """
-        if self._programming_at_s != self.now:
-            self._programming_at_s = self.now
-            self._programming_s.clear()
-        name = accelerator.name
-        if name not in self._programming_s:
-            held = self.slots.assignments.values()
-            fitting = [
-                slot
-                for slot in self.slots.slots.values()
-                if accelerator.fits(slot.spec.shape)
-            ]
-            self._programming_s[name] = (
-                0.0
-                if any(slot.starts_at_once(name) for slot in fitting)
-                or any(hold.accelerator == name for hold in held)
-                else min(
-                    (slot.spec.programming_time_s for slot in fitting),
-                    default=0.0,
-                )
-            )
-        return self._programming_s[name]
+        name, least_s = accelerator.name, math.inf
+        for slot in self.slots.slots.values():
+            if accelerator.fits(slot.spec.shape):
+                if slot.starts_at_once(name):
+                    return 0.0
+                least_s = min(least_s, slot.spec.programming_time_s)
+        for hold in self.slots.assignments.values():
+            if hold.accelerator == name:
+                return 0.0
+        return least_s if least_s < math.inf else 0.0
 
     def contender(
         self, record: queued.JobRecord, attach_s: float = 0.0

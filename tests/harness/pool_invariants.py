@@ -648,26 +648,17 @@ def _check_candidates(
     hosts = {host_id: set(held) for host_id, held in kinds.on_host.items()}
     _equal("kinds on hosts", hosts, on_host)
     packed = {
-        (group, accelerator, *look): {kind for *_, kind in pack.kinds}
-        for group, families in kinds.families.items()
-        for accelerator, family in families.items()
-        for look, pack in family.packs.items()
+        (group, *key): set(pack.kinds)
+        for group, packs in kinds.packs.items()
+        for key, pack in packs.items()
     }
     expected: dict[tuple[typing.Any, ...], set[candidates.Kind]] = {}
     for kind in kinds.all():
         _check_kind(view, kinds, kind)
         if kind.pack is not None:
-            pack = (kind.group, kind.accelerator, *kind.pack.look)
+            pack = (kind.group, kind.accelerator, kind.pack.may)
             expected.setdefault(pack, set()).add(kind)
     _equal("packs", packed, expected)
-    for families in kinds.families.values():
-        for family in families.values():
-            orders = [pack.kinds for pack in family.packs.values()]
-            found_kinds = {each for order in orders for *_, each in order}
-            programmed = {each for *_, each in family.programmed}
-            _equal("programmed", programmed, found_kinds)
-            for order in (*orders, family.programmed):
-                _equal("order of kinds", order, sorted(order))
 
 
 def _check_kind(
@@ -695,6 +686,7 @@ def _check_kind(
     first = kind.leader()
     _equal("first", kind.first, first)
     pack = typing.cast(candidates.Pack, kind.pack)
+    _equal("row", pack.kinds[kind.row], kind)
     may = candidates.STAYING if first.homed else candidates.LEAVING
     _equal("may", pack.may, may if home else candidates.HOMELESS)
     size_bytes, wait_s = (
@@ -707,12 +699,9 @@ def _check_kind(
         raise InvariantError(f"urgency is {urgency}, not {kind.urgency}")
     if not kind.listed_s <= kind.due_s <= kind.jobs.until_s:
         raise InvariantError(f"{kind.due_s} is listed as {kind.listed_s}")
-    _equal("bound", kind.entry, (-kind.urgency, kind.number, kind))
-    for bound in ("gain", "room", "reach"):
-        if getattr(kind, bound) > getattr(pack, bound):
-            raise InvariantError(f"{bound} of {kind.number} is above its pack")
-    if kind.patience < pack.patience:
-        raise InvariantError(f"{kind.number} has less patience than its pack")
+    for values, top in zip(pack.values, pack.tops, strict=True):
+        if values.item(kind.row) > top:
+            raise InvariantError(f"{values.item(kind.row)} is above {top}")
 
 
 def _check_boards(

@@ -54,7 +54,6 @@ class Boards:
     A target keeps its number. The count is 0 in spare entries of the vectors,
     and for targets without idle slots.
 
-    :ivar idle: the targets with idle slots, by number.
     :ivar slot_counts: the number of slots of the target's board, idle or not.
     """
 
@@ -62,7 +61,6 @@ class Boards:
         self._loads = loads
         self._by_board: dict[tuple[model.DeviceId, str], Target] = {}
         self.targets: list[Target] = []
-        self.idle: dict[int, Target] = {}
         self.counts: _Numbers = np.zeros(16, dtype=np.int64)
         self.host_ids: _Numbers = np.zeros(16, dtype=np.int64)
         self.dma: _Numbers = np.zeros(16, dtype=np.int64)
@@ -101,7 +99,6 @@ class Boards:
         else:
             # The board or its host may have been replaced.
             target.slots.append(slot)
-            self.idle[target.number] = target
             self._describe(target.number, slot)
         self.counts[target.number] += 1
 
@@ -118,5 +115,3 @@ class Boards:
         target = self._by_board[slot.spec.device_id, slot.shape]
         target.slots.remove(slot)
         self.counts[target.number] -= 1
-        if not target.slots:
-            del self.idle[target.number]

@@ -40,6 +40,8 @@ class Group(base.Resource):
     goal = resource.Body("goal", type=dict)
     #: The group's slots.
     members = resource.Body("members", type=list, list_type=dict)
+    #: How many slots there are; the list may be shorter.
+    members_total = resource.Body("members_total", type=int)
 
 
 @base.described(description.CLIENT)

@@ -10,11 +10,13 @@ The *value* of a pair is one by its score, without the factors for leaving the
 own host and for the board's taken slots.
 """
 
-import bisect
 import heapq
 import math
 import typing
 from collections import abc
+
+import numpy as np
+import numpy.typing as npt
 
 from fpgapool.core import model
 from fpgapool.core import native
@@ -24,13 +26,9 @@ from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.strategies.joint import auto_options
 from fpgapool.strategies.joint import rates as rates_strategy
 
-#: A kind in an order, the best one first: (- its bound, its number, it).
-Entry: typing.TypeAlias = tuple[float, int, "Kind"]
-#: A pipe, and the bytes that it carries per byte of input.
-Use: typing.TypeAlias = tuple[pipe_loads.Pipe, float]
+_Floats: typing.TypeAlias = npt.NDArray[np.float64]
+_Numbers: typing.TypeAlias = npt.NDArray[np.int64]
 
-#: Bounds are relaxed by far more than rounding errors can change them.
-ROUNDING: typing.Final = 1.0 - 1e-9
 # The mean service time counts about this many of the latest jobs.
 _MEAN_OF = 1000
 # The bounds of a job hold until its age, which is its service time and its
@@ -39,12 +37,6 @@ _STEP = 0.3
 # The bounds assume a bit less weight of programming than there is, so that
 # they outlast small changes of it.
 _WEIGHT_MARGIN = 0.8
-# Kinds of a pack get rates that differ by at most this part of an octave …
-_STEPS_PER_OCTAVE: typing.Final = 3.0
-# … or all less than an octave above this fraction of the peak …
-_LEAST_RATE_OCTAVE: typing.Final = -6.0
-# … and accept rates that differ by an octave, or all less than this fraction.
-_LEAST_PATIENCE_OCTAVE: typing.Final = -3.0
 # Up to this many entries of kinds that are gone are never removed.
 _MIN_SWEPT = 64
 
@@ -57,83 +49,38 @@ LEAVING: typing.Final = 1
 STAYING: typing.Final = 2
 
 
-def most_gain(rate: float, uses: list[Use], loss_weight: float) -> float:
+def most_gain(rate: float, left: float, loss_weight: float) -> float:
     """Return an upper bound of a gain.
 
-    :param rate: an upper bound of the rate, in bytes/s.
-    :param uses: pipes that the job uses.
+    :param rate: an upper bound of the rate.
+    :param left: what no flow uses of one of the pipes, all in bytes/s.
     """
-    tops = [rate]
-    for pipe, cost in uses:
-        # Where nothing is left, a lower rate may gain more.
-        if pipe.left < rate * cost:
-            tops.append(pipe.left / cost)
-    best = rates_strategy.LEAST_GAIN * rate
-    for top in tops:
-        gain = top
-        for pipe, cost in uses:
-            lost = top * cost - pipe.left
-            if lost > 0:
-                gain -= loss_weight * lost
-        best = max(best, gain)
-    return best
-
-
-def _level(part: float, steps: float, least: float) -> int:
-    """Return a number that equals those of almost equal fractions.
-
-    :param steps: how many there are per octave.
-    :param least: the octave below which all are equal.
-    """
-    if part >= 1.0:
-        return 0
-    if part <= 0.0:
-        return int(least * steps) - 1
-    return int(max(math.log2(part), least) * steps) - 1
+    # At a weight above 1, a lower rate may gain more.
+    if rate <= left:
+        return rate
+    loss = min(loss_weight, 1.0) * (rate - left)
+    return max(rate - loss, rates_strategy.LEAST_GAIN * rate)
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
-class Limits:
-    """What jobs may do and get on other hosts' boards.
-
-    :ivar may: what they may do.
-    :ivar gain: an upper bound of the gain.
-    :ivar room: an upper bound of the rate at which jobs that leave a board
-        leave their own host's pipes free enough.
-    :ivar patience: a lower bound of the factor that waiting puts on the rate
-        that is good enough …
-    :ivar reach: … and an upper bound of the rate that the own host's network
-        allows, divided by that factor.
-    """
-
-    __slots__ = ("gain", "may", "patience", "reach", "room")
-
-    def __init__(self, may: int) -> None:
-        self.may = may
-        self.gain = self.room = self.reach = 0.0
-        self.patience = 1.0
-
-
-@native.mypyc_attr(allow_interpreted_subclasses=True)
-class Kind(Limits):
+class Kind:
     """Waiting jobs that differ only in size and arrival.
-
-    Its limits hold until :attr:`due_s`, or until its host's pipes change.
 
     :ivar peak: the rate of its accelerator, in bytes/s …
     :ivar peak_max: … and the highest and the lowest one in any slot shape.
     :ivar first: the job that competes; None: the index must find it.
-    :ivar arrival_s: when that came.
-    :ivar fresh: one by its work when it came …
-    :ivar ageing: … by how much that rises per second …
-    :ivar urgency: … and an upper bound of it.
+    :ivar urgency: an upper bound of one by its work …
+    :ivar patience: … and a lower bound of the factor that its wait puts on the
+        rate that it accepts, until :attr:`due_s`.
+    :ivar may: what it may do.
     :ivar out: the pipe through which its host sends …
     :ivar back: … and the one through which it receives the output, if any.
-    :ivar own_rate: the rate at which its host can send, and receive; negative:
-        it is not known yet.
-    :ivar pack: the kinds that it belongs to …
-    :ivar entry: … and its entry there, by its urgency …
-    :ivar programmed: … and the one among those that need programming.
+    :ivar own_rate: the rate at which its host can send, and receive …
+    :ivar room: … and the highest one that leaves ``leave_min_free`` of the
+        host's pipes free.
+    :ivar gain: an upper bound of its gain on other hosts' boards; 0: the three
+        are not known yet.
+    :ivar pack: the kinds that it belongs to, with its row there.
     :ivar due_s: when its first job may be another one, or its bounds end,
         counted from the first job that the index has seen.
     :ivar listed_s: when the index looks at it next.
@@ -141,30 +88,30 @@ class Kind(Limits):
 
     __slots__ = (
         "accelerator",
-        "ageing",
-        "arrival_s",
         "back",
         "due_s",
         "egress",
-        "entry",
         "first",
-        "fresh",
+        "gain",
         "group",
         "has_home",
         "host_id",
         "ingress",
         "jobs",
         "listed_s",
+        "may",
         "number",
         "out",
         "own_rate",
         "pack",
+        "patience",
         "peak",
         "peak_max",
         "peak_min",
         "peaks",
-        "programmed",
         "ratio",
+        "room",
+        "row",
         "size_bytes",
         "urgency",
     )
@@ -176,7 +123,6 @@ class Kind(Limits):
         host_id: model.HostId | None,
         accelerator: str,
     ) -> None:
-        super().__init__(HOMELESS)
         self.number = number
         self.group = group
         self.host_id = host_id
@@ -189,13 +135,12 @@ class Kind(Limits):
         self.peak = self.peak_max = self.peak_min = 1.0
         self.peaks: abc.Mapping[str, float] = {}
         self.ratio = 0.0
-        self.size_bytes = self.urgency = 0.0
-        self.arrival_s = self.fresh = self.ageing = 0.0
-        self.own_rate = -1.0
+        self.may = HOMELESS
+        self.size_bytes = self.urgency = self.patience = 0.0
+        self.gain = self.own_rate = self.room = 0.0
         self.due_s = self.listed_s = math.inf
         self.pack: Pack | None = None
-        self.entry: Entry = (0.0, number, self)
-        self.programmed: Entry = (0.0, number, self)
+        self.row = -1
 
     def rate(self, accelerator: model.Accelerator) -> None:
         """Read the rates of its accelerator."""
@@ -204,7 +149,7 @@ class Kind(Limits):
         self.peak_max = max(self.peak, *self.peaks.values(), self.peak)
         self.peak_min = min(self.peak, *self.peaks.values(), self.peak)
         self.ratio = accelerator.return_ratio
-        self.own_rate = -1.0
+        self.gain = 0.0
 
     def leader(self) -> queued.JobRecord:
         """Return the first job, as of the last update of its queue."""
@@ -212,79 +157,118 @@ class Kind(Limits):
             queued.JobRecord, self.jobs.records[self.jobs.leader]
         )
 
-    def urgency_at(self, now: float) -> float:
-        """Return one by the work of its first job at a time."""
-        return self.fresh + self.ageing * max(now - self.arrival_s, 0.0)
-
-    def look(self) -> tuple[int, int, int, int]:
-        """Return what kinds of a pack have in common."""
-        least = _LEAST_RATE_OCTAVE
-        return (
-            self.may,
-            _level(self.gain / self.peak_max, _STEPS_PER_OCTAVE, least),
-            _level(self.room / self.peak_min, _STEPS_PER_OCTAVE, least),
-            _level(self.patience, 1.0, _LEAST_PATIENCE_OCTAVE),
-        )
-
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
-class Pack(Limits):
-    """Kinds of a family with almost the same limits.
+class Pack:
+    """Kinds of a group and an accelerator whose first jobs may do the same.
 
-    Its limits are those of the best of them.
+    The vectors have a row for each kind; rows at the end are spare.
 
-    :ivar kinds: the kinds by urgency.
+    :ivar values: upper bounds of the values on other hosts' boards: where a
+        slot starts at once, and where it must be programmed …
+    :ivar tops: … and an upper bound of each of the two.
+    :ivar writes: how often bounds have been set.
+    :ivar rates: the ``own_rate`` of each kind.
+    :ivar rooms: the ``room`` of each kind.
+    :ivar patiences: the ``patience`` of each kind …
+    :ivar patience: … and the least one.
     """
 
-    __slots__ = ("family", "kinds", "look")
+    __slots__ = (
+        "accelerator",
+        "kinds",
+        "may",
+        "patience",
+        "patiences",
+        "rates",
+        "rooms",
+        "tops",
+        "values",
+        "writes",
+    )
 
-    def __init__(
-        self, family: "Family", look: tuple[int, int, int, int]
-    ) -> None:
-        super().__init__(look[0])
-        self.family = family
-        self.look = look
-        self.kinds: list[Entry] = []
+    def __init__(self, accelerator: str, may: int) -> None:
+        self.accelerator = accelerator
+        self.may = may
+        self.kinds: list[Kind] = []
+        self.values: list[_Floats] = [np.zeros(4), np.zeros(4)]
+        self.tops = [0.0, 0.0]
+        self.writes = 0
+        self.rates: _Floats = np.zeros(4)
+        self.rooms: _Floats = np.zeros(4)
+        self.patiences: _Floats = np.zeros(4)
+        self.patience = 0.0
+
+    def add(self, kind: Kind) -> None:
+        kind.pack, kind.row = self, len(self.kinds)
+        self.kinds.append(kind)
+        if kind.row == len(self.rates):
+            self.values = [np.append(each, each) for each in self.values]
+            self.rates = np.append(self.rates, self.rates)
+            self.rooms = np.append(self.rooms, self.rooms)
+            self.patiences = np.append(self.patiences, self.patiences)
+        # Until its bounds are set, it has no patience at all.
+        self.patiences[kind.row] = self.patience = 0.0
 
     def remove(self, kind: Kind) -> None:
-        """Remove a kind, and the pack with the last one."""
-        _discard(self.kinds, kind.entry)
-        if not self.kinds:
-            del self.family.packs[self.look]
+        """Remove a kind; the last one moves to its row."""
+        last = self.kinds.pop()
+        if last is not kind:
+            old, row = last.row, kind.row
+            last.row = row
+            self.kinds[row] = last
+            for vector in (
+                *self.values,
+                self.rates,
+                self.rooms,
+                self.patiences,
+            ):
+                vector[row] = vector[old]
+        kind.pack = None
+        if self.kinds:
+            self._find_patience()
 
-    def widen(self, kind: Kind) -> None:
-        """Let the limits include those of a kind."""
-        self.gain = max(self.gain, kind.gain)
-        self.room = max(self.room, kind.room)
-        self.reach = max(self.reach, kind.reach)
-        self.patience = min(self.patience, kind.patience)
+    def write(self, kind: Kind, at_once: float, programmed: float) -> None:
+        """Set the bounds of a kind."""
+        row, tops = kind.row, self.tops
+        self.writes += 1
+        self.values[0][row] = at_once
+        self.values[1][row] = programmed
+        self.rates[row] = kind.own_rate
+        self.rooms[row] = kind.room
+        had_least = self.patiences.item(row) <= self.patience
+        self.patiences[row] = kind.patience
+        if had_least or kind.patience < self.patience:
+            self._find_patience()
+        is_only = len(self.kinds) == 1
+        if is_only or at_once > tops[0]:
+            tops[0] = at_once
+        if is_only or programmed > tops[1]:
+            tops[1] = programmed
 
+    def _find_patience(self) -> None:
+        self.patience = float(self.patiences[: len(self.kinds)].min())
 
-@native.mypyc_attr(allow_interpreted_subclasses=True)
-class Family:
-    """Kinds of a group and an accelerator.
+    def above(self, programs: int, least: float) -> _Numbers:
+        """Return the rows with at least this value.
 
-    :ivar programmed: the kinds by an upper bound of their values where the
-        slot must be programmed.
-    """
-
-    __slots__ = ("packs", "programmed")
-
-    def __init__(self) -> None:
-        self.packs: dict[tuple[int, int, int, int], Pack] = {}
-        self.programmed: list[Entry] = []
-
-
-def _discard(entries: list[Entry], entry: Entry) -> None:
-    del entries[bisect.bisect_left(entries, entry)]
+        :param programs: 1 if the slot must be programmed, 0 if not.
+        """
+        found: _Numbers = (
+            self.values[programs][: len(self.kinds)] >= least
+        ).nonzero()[0]
+        if not len(found):
+            self.tops[programs] = least
+        return found
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Candidates:
-    """The kinds of waiting jobs, in families; a :class:`~.kinds.Kinds`.
+    """The kinds of waiting jobs, in packs; a :class:`~.kinds.Kinds`.
 
     :ivar of_group: the kinds of each group, by host and accelerator.
-    :ivar families: those of each group, by accelerator.
+    :ivar packs: the packs of each group, by accelerator and what its jobs may
+        do.
     :ivar on_host: the kinds whose jobs come from a host.
     :ivar offers: what the strategy knows of boards, by number.
     :ivar mean_service_s: decayed mean of the jobs' service times.
@@ -302,7 +286,7 @@ class Candidates:
         self.of_group: dict[
             queued.JobGroup, dict[tuple[model.HostId | None, str], Kind]
         ] = {}
-        self.families: dict[queued.JobGroup, dict[str, Family]] = {}
+        self.packs: dict[queued.JobGroup, dict[tuple[str, int], Pack]] = {}
         self.on_host: dict[model.HostId, dict[Kind, None]] = {}
         self._on_pipe: dict[int, dict[Kind, None]] = {}
         self._pipes: dict[int, pipe_loads.Pipe] = {}
@@ -453,50 +437,27 @@ class Candidates:
         kind.listed_s = math.inf
         self._unpack(kind)
 
-    def _pack(self, kind: Kind) -> None:
-        """Put a kind where it belongs in its family."""
-        look, pack = kind.look(), kind.pack
-        cost = 1.0 / kind.peak_max + self._delay_s / kind.size_bytes
-        programmed = (-kind.urgency / cost, kind.number, kind)
-        family = self._family(kind) if pack is None else pack.family
+    def _repack(self, kind: Kind) -> Pack:
+        """Put a kind into the pack that it belongs to."""
+        self._unpack(kind)
+        packs = self.packs.setdefault(kind.group, {})
+        key = (kind.accelerator, kind.may)
+        pack = packs.get(key)
         if pack is None:
-            bisect.insort(family.programmed, programmed)
-        elif kind.programmed[0] != programmed[0]:
-            _discard(family.programmed, kind.programmed)
-            bisect.insort(family.programmed, programmed)
-        kind.programmed = programmed
-        entry = (-kind.urgency, kind.number, kind)
-        if pack is None or pack.look != look:
-            if pack is not None:
-                pack.remove(kind)
-            pack = family.packs.get(look)
-            if pack is None:
-                pack = family.packs[look] = Pack(family, look)
-            bisect.insort(pack.kinds, entry)
-        elif kind.entry[0] != entry[0]:
-            _discard(pack.kinds, kind.entry)
-            bisect.insort(pack.kinds, entry)
-        kind.pack, kind.entry = pack, entry
-        pack.widen(kind)
-
-    def _family(self, kind: Kind) -> Family:
-        families = self.families.setdefault(kind.group, {})
-        family = families.get(kind.accelerator)
-        if family is None:
-            family = families[kind.accelerator] = Family()
-        return family
+            pack = packs[key] = Pack(kind.accelerator, kind.may)
+        pack.add(kind)
+        return pack
 
     def _unpack(self, kind: Kind) -> None:
         pack = kind.pack
         if pack is None:
             return
         pack.remove(kind)
-        kind.pack, family = None, pack.family
-        _discard(family.programmed, kind.programmed)
-        if not family.programmed:
-            del self.families[kind.group][kind.accelerator]
-            if not self.families[kind.group]:
-                del self.families[kind.group]
+        if not pack.kinds:
+            packs = self.packs[kind.group]
+            del packs[kind.accelerator, pack.may]
+            if not packs:
+                del self.packs[kind.group]
 
     # -- bounds ----------------------------------------------------------
 
@@ -534,7 +495,7 @@ class Candidates:
         for pipe in changed:
             self._pipes.pop(pipe, None)
             for kind in self._on_pipe.get(pipe, ()):
-                kind.own_rate = -1.0
+                kind.gain = 0.0
                 outdated[kind] = None
         changed.clear()
         for kind in outdated:
@@ -556,10 +517,16 @@ class Candidates:
         """Update the first job of a kind, and its bounds."""
         if kind.first is None or kind.due_s <= self._time_s:
             self._age(kind)
-        if kind.own_rate < 0:
+        if not kind.gain:
             self._weigh(kind)
-        self._limit(kind)
-        self._pack(kind)
+        pack = kind.pack
+        if pack is None or pack.may != kind.may:
+            pack = self._repack(kind)
+        pack.write(
+            kind,
+            kind.urgency * kind.gain,
+            kind.urgency / (1.0 / kind.gain + self._delay_s / kind.size_bytes),
+        )
 
     def _age(self, kind: Kind) -> None:
         """Find the first job of a kind, and how urgent it becomes."""
@@ -570,12 +537,11 @@ class Candidates:
         service_s = size_bytes / kind.peak
         wait_s = max(self._now - first.job.arrival_s, 0.0)
         step_s = _STEP * (service_s + wait_s)
-        kind.arrival_s = first.job.arrival_s
-        kind.fresh = size_bytes**-self._size_power
-        kind.ageing = kind.fresh * self._ageing / service_s
-        # When the bounds end.
-        kind.urgency = kind.urgency_at(self._now + step_s)
+        # How many service times it has waited when the bounds end.
         waited = (wait_s + step_s) / service_s
+        kind.urgency = (1.0 + self._ageing * waited) / (
+            size_bytes**self._size_power
+        )
         kind.patience = 1.0 / (1.0 + self._patience * waited)
         kind.may = HOMELESS
         if kind.has_home:
@@ -598,32 +564,17 @@ class Candidates:
             self._due_kept = len(due)
 
     def _weigh(self, kind: Kind) -> None:
-        """Bound what a kind's jobs get from their own host's network."""
+        """Bound what a job of a kind gets from its own host's network."""
+        part = self._options.leave_min_free
         kind.out = self.pipe(kind.egress)
-        kind.own_rate = kind.out.share
-        uses = [(kind.out, 1.0)]
+        rate, room = kind.out.share, kind.out.spare(part)
         if kind.ratio > 0:
             kind.back = self.pipe(kind.ingress)
-            kind.own_rate = min(kind.own_rate, kind.back.share / kind.ratio)
-            uses.append((kind.back, kind.ratio))
-        kind.gain = most_gain(
-            min(kind.peak_max, kind.own_rate), uses, self._options.loss_weight
-        )
-
-    def _limit(self, kind: Kind) -> None:
-        """Bound where a kind's first job may go."""
-        options = self._options
-        is_homeless = kind.may == HOMELESS
-        part = options.min_free if is_homeless else options.leave_min_free
-        room = kind.out.spare(part)
-        if kind.ratio > 0:
+            rate = min(rate, kind.back.share / kind.ratio)
             room = min(room, kind.back.spare(part) / kind.ratio)
-        kind.reach = kind.own_rate / kind.patience
-        kind.room = room
-        if is_homeless:
-            # If its pipes are free, it may go to hosts whose pipes are, too.
-            kind.room = 0.0
-            if room >= 0:
-                kind.reach = math.inf
-        elif room >= kind.own_rate * ROUNDING:
-            kind.room = math.inf
+        kind.own_rate, kind.room = rate, room
+        kind.gain = most_gain(
+            min(kind.peak_max, rate),
+            kind.out.left,
+            self._options.loss_weight,
+        )

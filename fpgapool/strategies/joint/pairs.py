@@ -18,12 +18,10 @@ from fpgapool.strategies.joint import auto_options
 from fpgapool.strategies.joint import candidates
 from fpgapool.strategies.joint import rates as rates_strategy
 
-#: Kinds that may be good enough on one of some equal offers: (- an upper bound
-#: of one by their scores, a number, the factor of their own bounds in it, the
-#: kinds, the offers).
-_Look: typing.TypeAlias = tuple[
-    float, int, float, list[candidates.Entry], list["Offer"]
-]
+# Bounds are relaxed by far more than rounding errors can change them.
+_ROUNDING: typing.Final = 1.0 - 1e-9
+# Up to this many kinds, a look at each is faster than vectors.
+_FEW: typing.Final = 8
 
 _HOST = operator.attrgetter("host_id")
 
@@ -36,7 +34,7 @@ class Offer:
     :ivar programs: the accelerators that it is programmed with.
     :ivar programming_s: the least time to program another one.
     :ivar is_instant: whether that takes no time.
-    :ivar chances: what families get here, as far as it was asked for.
+    :ivar chances: what packs get here, as far as it was asked for.
     """
 
     __slots__ = (
@@ -82,7 +80,7 @@ class Offer:
         self.dma = kinds.pipe(self._pipes[0])
         self.ingress = kinds.pipe(self._pipes[1])
         self.egress = kinds.pipe(self._pipes[2])
-        self.chances: dict[str, Chance] = {}
+        self.chances: dict[tuple[str, int, bool], Chance] = {}
         self.crowding = 1.0 + spread * self.dma.count / slot.device_slots
 
     def is_current(self, kinds: candidates.Candidates) -> bool:
@@ -96,15 +94,14 @@ class Offer:
             and [each.programmed for each in self._slots] == self._programs
         )
 
-    def chance(
-        self, kind: candidates.Kind, options: auto_options.AutoOptions
-    ) -> "Chance":
-        """Return what a kind's family gets here."""
-        found = self.chances.get(kind.accelerator)
-        if found is None:
-            found = Chance(options, kind, self)
-            self.chances[kind.accelerator] = found
-        return found
+    def has_free(self, part: float) -> bool:
+        """Return whether this part of the pipes of all jobs is free."""
+        return self.dma.has_free(part) and self.ingress.has_free(part)
+
+    @property
+    def promise(self) -> float:
+        """What to try the best offers first by."""
+        return min(self.dma.share, self.ingress.share) / self.crowding
 
     def state(self) -> tuple[typing.Any, ...]:
         """Return all that matters to jobs of other hosts, but the host."""
@@ -124,40 +121,48 @@ class Offer:
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Chance:
-    """What a family's jobs get at best on another host's board.
+    """What a pack's jobs get at best on another host's board.
 
-    :ivar peak: the highest rate in its slots.
     :ivar rate: the highest rate, of at most :attr:`peak`.
-    :ivar gain: the highest gain.
-    :ivar room: the highest rate that leaves its network pipes free enough.
-    :ivar is_free: whether its pipes are free enough for jobs without a board.
+    :ivar net: the rate without what it costs others on the board's pipes.
+    :ivar wanted: the least rate of fresh jobs that leave a board.
+    :ivar room: the highest rate that leaves the networks free enough.
+    :ivar refused: a pack of which none may come here, as of its write number
+        :attr:`refused_at`.
     """
 
-    __slots__ = ("gain", "is_free", "peak", "rate", "room")
+    __slots__ = (
+        "net",
+        "peak",
+        "rate",
+        "refused",
+        "refused_at",
+        "room",
+        "wanted",
+    )
 
     def __init__(
         self,
         options: auto_options.AutoOptions,
-        kind: candidates.Kind,
+        pack: candidates.Pack,
         offer: Offer,
     ) -> None:
-        part = options.leave_min_free
-        uses = [(offer.dma, 1.0), (offer.ingress, 1.0)]
-        self.peak = min(
-            kind.peaks.get(offer.shape, kind.peak), offer.dma.share
-        )
-        self.rate = min(self.peak, offer.ingress.share)
-        self.room = offer.ingress.spare(part)
+        kind, dma, ingress = pack.kinds[0], offer.dma, offer.ingress
+        self.peak = min(kind.peaks.get(offer.shape, kind.peak), dma.share)
+        self.rate = min(self.peak, ingress.share)
+        room = ingress.spare(options.leave_min_free)
         if kind.ratio > 0:
             egress = offer.egress
-            uses.append((egress, kind.ratio))
             self.rate = min(self.rate, egress.share / kind.ratio)
-            self.room = min(self.room, egress.spare(part) / kind.ratio)
-        if not part:
-            # Then lower rates leave them free enough, too.
-            self.room = math.inf
-        self.gain = candidates.most_gain(self.rate, uses, options.loss_weight)
-        self.is_free = all(p.has_free(options.min_free) for p, _ in uses)
+            back = egress.spare(options.leave_min_free)
+            room = min(room, back / kind.ratio)
+        self.room = room
+        self.net = self.rate - options.loss_weight * (
+            max(self.rate - dma.left, 0.0) + max(self.rate - ingress.left, 0.0)
+        )
+        self.refused: candidates.Pack | None = None
+        self.refused_at = -1
+        self.wanted = options.leave_min_share * self.peak * _ROUNDING
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -222,48 +227,34 @@ class Decision:
         """Find the best pair of all kinds that are shown."""
         kinds, boards = self._kinds, self._boards
         kinds.refresh(self._now, self._weight)
-        offers = [self._offer(target) for target in boards.idle.values()]
+        offers = [
+            self._offer(target)
+            for target in boards.at(boards.counts.nonzero()[0])
+        ]
         for offer in offers:
             if not offer.is_instant:
                 kinds.expect_programming(offer.programming_s)
             if offer.host_id in kinds.on_host:
                 self._stay(offer)
         distinct = _distinct(offers)
-        looks: list[_Look] = []
+        # Programming costs so much that these are seldom worth a look.
+        later: list[tuple[candidates.Pack, list[Offer]]] = []
         for group in self._groups:
-            families = kinds.families[group]
+            packs = list(kinds.packs[group].values())
             for same in _each(offers) if group.avoiding else distinct:
-                if group.fits_shape(same[0].shape):
-                    for accelerator, family in families.items():
-                        self._add_looks(looks, family, accelerator, same)
-        for bound, _, factor, entries, same in sorted(looks):
-            if -bound < self._least:
-                return
-            self._look(factor, entries, same)
-
-    def _add_looks(
-        self,
-        looks: list[_Look],
-        family: candidates.Family,
-        accelerator: str,
-        same: list[Offer],
-    ) -> None:
-        """Note which kinds of a family may be good enough on equal offers."""
-        offer, options = same[0], self._options
-        programmed = family.programmed
-        if not offer.is_instant and accelerator not in offer.programs:
-            penalty = min(options.leave_penalty_idle, 1.0)
-            factor = 1.0 / (offer.crowding * penalty)
-            bound = programmed[0][0] * factor
-            if -bound >= self._least:
-                looks.append((bound, len(looks), factor, programmed, same))
-            return
-        chance = offer.chance(programmed[0][2], options)
-        for pack in family.packs.values():
-            factor = self._factor(pack, chance) / offer.crowding
-            bound = pack.kinds[0][0] * factor
-            if factor and -bound >= self._least:
-                looks.append((bound, len(looks), factor, pack.kinds, same))
+                offer = same[0]
+                if not group.fits_shape(offer.shape):
+                    continue
+                for pack in packs:
+                    least = self._least * offer.crowding
+                    if offer.is_instant or pack.accelerator in offer.programs:
+                        if pack.tops[0] > least:
+                            self._look(pack, same, 0)
+                    elif pack.tops[1] > least:
+                        later.append((pack, same))
+        for pack, same in later:
+            if pack.tops[1] > self._least * same[0].crowding:
+                self._look(pack, same, 1)
 
     def _offer(self, target: idle_boards.Target) -> Offer:
         kinds = self._kinds
@@ -286,62 +277,121 @@ class Decision:
         dma, options = offer.dma, self._options
         least = self._least * offer.crowding
         delay = self._weight * offer.programming_s
-        gain = candidates.most_gain(
-            dma.share, [(dma, 1.0)], options.loss_weight
-        )
+        gain = candidates.most_gain(dma.share, dma.left, options.loss_weight)
         for kind in later:
             cost = 1.0 / min(kind.peak_max, gain) + delay / kind.size_bytes
-            if kind.urgency_at(self._now) >= least * cost:
+            if kind.urgency >= least * cost:
                 self._compare(kind, offer)
                 least = self._least * offer.crowding
 
     def _look(
-        self,
-        factor: float,
-        entries: list[candidates.Entry],
-        same: list[Offer],
+        self, pack: candidates.Pack, same: list[Offer], programs: int
     ) -> None:
-        """Compare kinds that may be good enough with one of equal offers."""
-        offer, first = same[0], entries[0][2]
-        chance = offer.chance(first, self._options)
-        delay_s = 0.0
-        if not offer.is_instant and first.accelerator not in offer.programs:
-            delay_s = self._weight * offer.programming_s
-        for value, _, kind in entries:
-            if -value * factor < self._least:
-                return
-            own = self._factor(kind, chance) * kind.urgency_at(self._now)
-            gain = min(kind.gain, chance.gain)
-            cost = offer.crowding * (1.0 + delay_s * gain / kind.size_bytes)
-            if not own or own < self._least * cost:
+        """Compare a pack's kinds with one of several equal offers.
+
+        :param programs: 1 if the slot must be programmed, 0 if not.
+        """
+        offer = same[0]
+        key = (pack.accelerator, pack.may, self._is_idle)
+        chance = offer.chances.get(key)
+        if chance is None:
+            chance = Chance(self._options, pack, offer)
+            offer.chances[key] = chance
+        factor = offer.crowding * self._least_penalty(pack, chance)
+        if chance.refused is pack and chance.refused_at == pack.writes:
+            return
+        if not factor or pack.tops[programs] <= self._least * factor:
+            return
+        values, rate = pack.values[programs], chance.rate
+        loss_weight = self._options.loss_weight
+        least_gain = rates_strategy.LEAST_GAIN * rate
+        for row in self._rows(pack, programs, offer, chance, factor):
+            least, kind = self._least * factor, pack.kinds[row]
+            if values.item(row) < least:
                 continue
+            if kind.own_rate >= rate:
+                # Then this is the pair's rate.
+                gain = chance.net - loss_weight * max(rate - kind.out.left, 0)
+                if kind.urgency * max(gain, least_gain) < least:
+                    continue
             for other in same:
                 if other.host_id != kind.host_id:
                     self._compare(kind, other)
                     break
 
-    def _factor(self, limits: candidates.Limits, chance: Chance) -> float:
-        """Return an upper bound of the gain per penalty.
+    def _is_light(self, pack: candidates.Pack, chance: Chance) -> bool:
+        """Return whether jobs that leave may leave the networks free enough.
 
-        :returns: 0 if none of the jobs may go there.
+        While many slots are idle, that does not matter.
         """
-        options, may = self._options, limits.may
-        gain = min(limits.gain, chance.gain)
-        is_homeless = may == candidates.HOMELESS
-        share = self._min_share if is_homeless else options.leave_min_share
-        wanted = chance.peak * share * candidates.ROUNDING
-        if limits.reach < wanted:
+        return self._is_idle or chance.room >= chance.wanted * pack.patience
+
+    def _least_penalty(self, pack: candidates.Pack, chance: Chance) -> float:
+        """Return the least factor for leaving the own host; 0: none may."""
+        if pack.may == candidates.HOMELESS:
+            return 1.0
+        if chance.rate < chance.wanted * pack.patience:
             return 0.0
-        if chance.rate < wanted * limits.patience:
-            return gain if is_homeless and chance.is_free else 0.0
-        if is_homeless:
-            return gain
-        rate = chance.rate * candidates.ROUNDING
-        if self._is_idle or (limits.room >= rate and chance.room >= rate):
-            return gain / options.leave_penalty_idle
-        if may == candidates.LEAVING:
-            return gain / options.leave_penalty
+        if self._is_light(pack, chance):
+            return self._options.leave_penalty_idle
+        if pack.may == candidates.LEAVING:
+            return self._options.leave_penalty
         return 0.0
+
+    def _rows(
+        self,
+        pack: candidates.Pack,
+        programs: int,
+        offer: Offer,
+        chance: Chance,
+        factor: float,
+    ) -> list[int]:
+        """Return the rows that may be good enough, the best ones first.
+
+        :param factor: the least one for their scores.
+        """
+        if len(pack.kinds) <= _FEW:
+            few = [
+                row
+                for row, kind in enumerate(pack.kinds)
+                if self._fits(kind, offer, chance)
+            ]
+            if not few:
+                chance.refused, chance.refused_at = pack, pack.writes
+            return few
+        least, values = self._least * offer.crowding, pack.values[programs]
+        rows = pack.above(programs, self._least * factor)
+        if pack.may != candidates.HOMELESS:
+            accepted = chance.wanted * pack.patiences
+            rows = rows[pack.rates[rows] >= accepted[rows]]
+            if not self._is_idle and self._is_light(pack, chance):
+                fits = pack.rooms[rows] >= accepted[rows]
+                if pack.may == candidates.LEAVING:
+                    heavy = self._options.leave_penalty
+                    fits |= values[rows] >= least * heavy
+                rows = rows[fits]
+        elif not offer.has_free(self._options.min_free):
+            wanted = chance.peak * self._min_share * _ROUNDING
+            rates = pack.rates[rows].clip(max=chance.rate)
+            rows = rows[pack.patiences[rows] * wanted <= rates]
+        if len(rows) > 1:
+            rows = rows[(-values[rows]).argsort()]
+        return typing.cast(list[int], rows.tolist())
+
+    def _fits(
+        self, kind: candidates.Kind, offer: Offer, chance: Chance
+    ) -> bool:
+        """Return whether a kind's pair may be allowed."""
+        rate = min(kind.own_rate, chance.rate)
+        if kind.may == candidates.HOMELESS:
+            wanted = chance.peak * self._min_share * _ROUNDING
+            part = self._options.min_free
+            return rate >= wanted * kind.patience or (
+                kind.out.has_free(part) and offer.has_free(part)
+            )
+        if kind.may == candidates.STAYING and not self._is_idle:
+            rate = min(rate, kind.room)
+        return rate >= chance.wanted * kind.patience
 
     # -- the rule --------------------------------------------------------
 
@@ -394,7 +444,7 @@ class Decision:
         rank = (record.key, dma.count, not at_once, slot.position)
         if score < self.score or rank < self._rank:
             self.score, self._rank = score, rank
-            self._least = candidates.ROUNDING / score
+            self._least = _ROUNDING / score
             self._record, self._slot, self._rate = record, slot, rate
 
     def _penalty(
@@ -465,4 +515,8 @@ def _distinct(offers: list[Offer]) -> list[list[Offer]]:
             found[*state, offer.target.number] = [offer]
         elif len(same) < 2:
             same.append(offer)
-    return list(found.values())
+    return sorted(found.values(), key=_first_promise, reverse=True)
+
+
+def _first_promise(same: list[Offer]) -> float:
+    return same[0].promise

@@ -20,11 +20,15 @@ from fpgapool.agent.supervision import processes
 @pytest.fixture
 def servers_end() -> Iterator[tuple[forks.ForkServer, socket.socket]]:
     """An agent's end, and the end of its server."""
-    made = forks.ForkServer(agent_loop.Loop("test"), {})
+    loop = agent_loop.Loop("test")
+    made = forks.ForkServer(loop, {})
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with mine, its:
         made._sock = mine
         yield made, its
+    # A loop closes its files at its end.
+    loop.start()
+    loop.stop(5.0)
 
 
 def test_a_late_end_says_nothing_of_a_later_process_of_the_same_number(
