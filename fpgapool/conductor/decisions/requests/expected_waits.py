@@ -221,13 +221,16 @@ class ExpectedWaits:
         if raw_s <= 0:
             return None
         kind = self._calibration.kind(raw_s, interval_s)
-        low, middle, high = self._calibration.factors(kind, now)
+        factors = self._calibration.factors(kind, raw_s, now)
+        expected = factors.expected
         wait = Wait(
-            raw_s * middle,
-            raw_s * min(low, middle / _LEAST_WIDTH),
-            raw_s * max(high, middle * _LEAST_WIDTH),
+            raw_s * expected,
+            raw_s * min(factors.low, expected / _LEAST_WIDTH),
+            raw_s * max(factors.high, expected * _LEAST_WIDTH),
         )
-        return wait, wait_history.Estimate(now, raw_s, kind, wait.expected_s)
+        return wait, wait_history.Estimate(
+            now, raw_s, kind, wait.expected_s, raw_s * factors.mean
+        )
 
     def _raw_s(
         self, job: wait_history.Job, interval_s: float, now: float

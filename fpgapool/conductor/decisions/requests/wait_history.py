@@ -14,8 +14,10 @@ import dataclasses
 import itertools
 import math
 import operator
+import statistics
 from collections.abc import Iterable
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from fpgapool.core import ordered
 
@@ -203,24 +205,34 @@ def _step(size: int, job: Job) -> int:
 
 # Kinds of estimates: by how many mean intervals between two slots, in powers
 # of two.
-_KINDS = 10
-# Observations of a kind, and what remains of a weight after each newer one.
+_KINDS = 16
+# Latest estimates of a kind, and what remains of a weight after each newer
+# one.
 _OBSERVED = 100
-_FADING = 0.98
-# Weight of the observations of the next shorter and longer kind.
+_FADING = 0.96
+# Weight of the estimates of the next shorter and longer kind.
 _NEIGHBOURS = 0.2
 # Ratios of the actual wait to the estimate that are assumed at first.
 _GUESSES = (0.3, 0.5, 1.0, 1.0, 1.5, 2.5)
 _GUESS_WEIGHT = 0.3
-# A session that still waits will have waited this many times as long, and its
-# weight.
+# If no wait is known to have ended later than the longest one has lasted, it
+# will last this many times as long.
 _LONGER = 1.3
-_LONGER_WEIGHT = 0.5
 # Factors are made anew when this many more waits have ended.
 _RENEWED_AFTER = 5
-# Nine of ten ratios lie between these quantiles of earlier ones; they are a
-# little wider than 5 % and 95 %, because the future is not the past.
-_LOW, _HIGH = 0.04, 0.96
+# Nine of ten ratios lie between these quantiles of earlier ones; they are
+# wider than 5 % and 95 %, because the future is not the past.
+_LOW, _HIGH = 0.03, 0.97
+# The share of sessions that may wait more than twice as long as expected.
+_TOO_SHORT = 0.08
+# The price of expecting one more mean wait, as a chance to wait more than
+# twice as long as expected: at first, the least, the highest, and by what part
+# one session that waits so long raises caution.
+_PRICE = 0.15
+_LEAST_PRICE, _MOST_PRICE = 0.03, 1.0
+_PRICE_STEP = 0.05
+# The mean wait is that of so many estimates.
+_MEANS = 100
 
 
 @dataclasses.dataclass(slots=True)
@@ -229,13 +241,29 @@ class Estimate:
 
     :ivar kind: see :data:`_KINDS`.
     :ivar expected_s: how long the session was told that it would wait.
+    :ivar mean_s: how long sessions with such an estimate wait on average.
+    :ivar left_s: when its wait ended; None: it still waits.
+    :ivar is_served: whether it ended with a slot.
     """
 
     made_s: float
     raw_s: float
     kind: int
     expected_s: float
-    is_open: bool = True
+    mean_s: float
+    left_s: float | None = None
+    is_served: bool = False
+
+
+class Factors(NamedTuple):
+    """What to multiply an estimate with: for the lower end of the range, for
+    the expected wait, for the upper end, and for the mean wait.
+    """
+
+    low: float
+    expected: float
+    high: float
+    mean: float
 
 
 class Calibration:
@@ -244,14 +272,13 @@ class Calibration:
     def __init__(self) -> None:
         self._closed = 0
         #: The factors of each kind, and how many waits had ended then.
-        self._known: dict[int, tuple[int, tuple[float, float, float]]] = {}
-        self._ratios = [
-            collections.deque[float](maxlen=_OBSERVED) for _ in range(_KINDS)
-        ]
-        self._open = [
-            collections.deque[Estimate](maxlen=_OBSERVED // 2)
+        self._known: dict[int, tuple[int, Factors]] = {}
+        self._seen = [
+            collections.deque[Estimate](maxlen=_OBSERVED)
             for _ in range(_KINDS)
         ]
+        self._price = _PRICE
+        self._means_s = collections.deque[float](maxlen=_MEANS)
 
     @staticmethod
     def kind(raw_s: float, interval_s: float) -> int:
@@ -265,59 +292,90 @@ class Calibration:
 
     def watch(self, estimate: Estimate) -> None:
         """Follow a session that has been told an estimate."""
-        self._open[estimate.kind].append(estimate)
+        self._seen[estimate.kind].append(estimate)
+        self._means_s.append(estimate.mean_s)
 
     def close(self, estimate: Estimate, now: float, *, served: bool) -> None:
         """Learn from the end of a wait.
 
         :param served: whether the session got a slot.
         """
-        estimate.is_open = False
-        if served:
-            waited_s = now - estimate.made_s
-            self._closed += 1
-            self._ratios[estimate.kind].append(waited_s / estimate.raw_s)
+        estimate.left_s = now
+        estimate.is_served = served
+        self._closed += 1
+        is_short = now - estimate.made_s > 2 * estimate.expected_s
+        self._price = min(
+            max(
+                self._price * math.exp(_PRICE_STEP * (_TOO_SHORT - is_short)),
+                _LEAST_PRICE,
+            ),
+            _MOST_PRICE,
+        )
 
-    def factors(self, kind: int, now: float) -> tuple[float, float, float]:
-        """Return what to multiply an estimate with: for the lower end of the
-        range, for the expected wait, and for the upper end.
+    def factors(self, kind: int, raw_s: float, now: float) -> Factors:
+        """Return what to multiply an estimate with.
 
-        The expected wait is cautious: few sessions wait twice as long. Short
-        waits depend on chance more than long ones do, and are estimated with
-        more caution.
+        The expected wait is cautious: to expect more has a price, by which few
+        sessions wait twice as long. So short waits, which cost little, are
+        estimated with more caution.
         """
         ended, known = self._known.get(kind, (0, None))
         if known is None or self._closed - ended >= _RENEWED_AFTER:
-            known = self._factors(kind, now)
+            known = self._factors(kind, raw_s, now)
             self._known[kind] = self._closed, known
         return known
 
-    def _factors(self, kind: int, now: float) -> tuple[float, float, float]:
-        points = sorted(self._points(kind, now))
-        ends = list(itertools.accumulate(weight for _, weight in points))
+    def _factors(self, kind: int, raw_s: float, now: float) -> Factors:
+        chances = _chances(self._points(kind, now))
+        ratios = [ratio for ratio, _ in chances]
+        ends = list(itertools.accumulate(chance for _, chance in chances))
+        mean = sum(ratio * chance for ratio, chance in chances)
+        usual_s = statistics.fmean(self._means_s or [raw_s * mean])
+        price = self._price * raw_s / usual_s
 
         def quantile(share: float) -> float:
-            place = bisect.bisect_left(ends, share * ends[-1])
-            return points[min(place, len(points) - 1)][0]
+            return ratios[min(bisect.bisect_left(ends, share), len(ends) - 1)]
 
-        middle = quantile(0.5)
-        mean = sum(ratio * weight for ratio, weight in points) / ends[-1]
-        cautious = quantile(0.98 - 0.02 * kind) / 2
-        return (
-            quantile(_LOW),
-            max(middle, min(mean, 2 * middle), cautious),
-            quantile(_HIGH),
+        # Half of each ratio, as just not more than twice as long is fine.
+        _, cautious = min(
+            (1.0 - end + price * ratio / 2, ratio / 2)
+            for ratio, end in zip(ratios, ends, strict=True)
         )
+        expected = max(cautious, quantile(0.5))
+        return Factors(quantile(_LOW), expected, quantile(_HIGH), mean)
 
-    def _points(self, kind: int, now: float) -> Iterator[tuple[float, float]]:
+    def _points(
+        self, kind: int, now: float
+    ) -> Iterator[tuple[float, float, bool]]:
+        """Yield ratios, their weights, and whether they are final."""
         for ratio in _GUESSES:
-            yield ratio, _GUESS_WEIGHT
+            yield ratio, _GUESS_WEIGHT, True
         for near in range(max(kind - 1, 0), min(kind + 2, _KINDS)):
             weight = 1.0 if near == kind else _NEIGHBOURS
-            for ratio in reversed(self._ratios[near]):
-                yield ratio, weight
+            for one in reversed(self._seen[near]):
+                until_s = now if one.left_s is None else one.left_s
+                yield (until_s - one.made_s) / one.raw_s, weight, one.is_served
                 weight *= _FADING
-        for one in self._open[kind]:
-            waited_s = now - one.made_s
-            if one.is_open and waited_s > one.expected_s:
-                yield _LONGER * waited_s / one.raw_s, _LONGER_WEIGHT
+
+
+def _chances(
+    points: Iterable[tuple[float, float, bool]],
+) -> list[tuple[float, float]]:
+    """Return final ratios, smallest first, and how likely they are.
+
+    A ratio that is not final will be one of the larger ones (estimator of
+    Kaplan and Meier). Without it, only short waits would count in a rush:
+    those of its sessions that have ended.
+    """
+    in_order = sorted(points)
+    weight_left = sum(weight for _, weight, _ in in_order)
+    chance_left = 1.0
+    chances = []
+    for ratio, weight, is_final in in_order:
+        if is_final:
+            chance = chance_left * min(weight / weight_left, 1.0)
+            chances.append((ratio, chance))
+            chance_left -= chance
+        weight_left -= weight
+    chances.append((_LONGER * in_order[-1][0], chance_left))
+    return chances
