@@ -108,7 +108,8 @@ class _Server:
         self._poller = select.poll()
         self._poller.register(self._agent, select.POLLIN)
         self._spare: _Spare | None = None
-        #: The module that has a spare, once the first process has started.
+        #: The module that has a spare; empty until a process has started, also
+        #: after a spare that has failed.
         self._spared = ""
 
     def serve(self) -> tuple[str, str] | None:
@@ -143,9 +144,10 @@ class _Server:
         os.close(pidfd)
         _, status = os.waitpid(pid := self._children.pop(pidfd), 0)
         if self._spare is not None and self._spare.pid == pid:
-            # The agent has never heard of it.
+            # The agent has never heard of it. The next one may die, too, so
+            # there is none until a process has started.
             self._spare.sock.close()
-            self._spare = None
+            self._spare, self._spared = None, ""
             return
         code = os.waitstatus_to_exitcode(status)
         self._tell({"ended": pid, "status": code})
@@ -199,17 +201,21 @@ class _Server:
 
     def _fork_spare(self) -> bool:
         """Fork a spare; return whether this is it."""
-        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with contextlib.suppress(OSError):
-            # Without one, the next process is forked when it is needed.
-            pid = os.fork()
-            if pid == 0:
-                self._agent.detach()
-                os.dup2(its.detach(), _CONTROL_FD)
-                mine.close()
-                return True
-            self._spare = _Spare(pid, self._keep(pid), mine)
-        its.close()
+        try:
+            mine, its = socket.socketpair(
+                socket.AF_UNIX, socket.SOCK_SEQPACKET
+            )
+            with its:
+                pid = os.fork()
+                if pid == 0:
+                    self._agent.detach()
+                    os.dup2(its.fileno(), _CONTROL_FD)
+                    mine.close()
+                    return True
+                self._spare = _Spare(pid, self._keep(pid), mine)
+        except OSError:
+            # The next process is forked when it is needed.
+            self._spared = ""
         return False
 
     def _await_settings(self) -> tuple[str, str] | None:

@@ -143,7 +143,10 @@ class Waiters:
         with self._lock:
             for view in views:
                 name = view.session_id
-                self._news.pop(name, None)
+                known, _ = self._news.pop(name, (view, now_s))
+                if known.revision > view.revision:
+                    # Threads may read messages in another order.
+                    view = known
                 self._news[name] = view, now_s
                 for waiter in self._by_session.get(name, ()):
                     if view.revision > waiter.revision:

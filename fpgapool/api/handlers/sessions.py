@@ -315,6 +315,11 @@ def _request(call: calls.Call) -> objects.OpenRequest:
         # JSON Schema also accepts 1e9 as an integer.
         wanted[name] = int(wanted[name])
     views.check_options(description.FIELDS, wanted, call.version, "session")
+    if not wanted["accelerator"].isprintable():
+        # The conductor would refuse all requests of the same call.
+        raise errors.ApiError(
+            codes.INVALID_REQUEST, "session.accelerator is not printable"
+        )
     return objects.OpenRequest(
         **wanted,
         project_id=call.project_id,

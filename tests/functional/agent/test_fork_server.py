@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -74,6 +75,10 @@ class Site:
     def server_pid(self) -> int | None:
         pid: int | None = self._run(lambda: self.server.pid)
         return pid
+
+    def server_ready(self) -> bool:
+        ready: bool = self._run(lambda: self.server._ready)
+        return ready
 
     def spare(self) -> int:
         """Return the process that waits for its settings."""
@@ -169,12 +174,37 @@ def test_spares_are_like_forks(site):
         assert one[name] == other[name]
 
 
-def test_a_spare_that_dies_is_replaced(site):
+def test_a_spare_that_dies_is_replaced_after_the_next_start(site):
     site.start(wait=True)
-    first = site.spare()
+    spare = os.pidfd_open(first := site.spare())
     os.kill(first, signal.SIGKILL)
-    waiting.wait_until(lambda: site.spare() != first, "another spare")
+    assert processes.ended(spare, harness.TIMEOUT_S)
+    os.close(spare)
     assert site.exit_status(*site.start(status=3)) == 3
+    assert site.spare() != first
+
+
+def test_a_start_has_at_most_one_spare_that_dies(directory):
+    log = directory / "prepared"
+    made = Site(directory)
+    made.launch(dies=str(log))
+    try:
+        made.start(wait=True)
+        waiting.wait_until(log.exists, "a spare")
+        # Longer than a server waits for its next spare.
+        assert made.exit_status(*made.start(pause_s=0.3)) == 0
+        assert len(log.read_text()) <= 2
+    finally:
+        made.stop()
+
+
+def test_a_server_without_files_for_a_spare_goes_on(site):
+    pid = site.server_pid()
+    waiting.wait_until(lambda: site.server_ready(), "the server is ready")
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (4, 4))
+    process = site.start(pause_s=0.3)
+    assert site.exit_status(*process) == 0
+    assert site.server_pid() == pid
 
 
 def test_a_spare_ends_with_its_server(site):

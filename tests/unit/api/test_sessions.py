@@ -58,6 +58,15 @@ def test_a_request_goes_to_the_conductor_and_its_session_is_told(world):
 # Dry runs.
 
 
+@pytest.mark.security
+@pytest.mark.parametrize("name", ["\u00ad", "a\u2028b", "a\0"])
+def test_what_the_conductor_would_refuse_is_not_sent_with_others(world, name):
+    body = {"session": {**WANTED, "accelerator": name}}
+    code = codes.INVALID_REQUEST
+    assert world.error("POST", PATH, body=body) == (400, code)
+    assert not world.conductor.requests
+
+
 DRY = f"{PATH}?dry_run=true"
 
 

@@ -254,6 +254,17 @@ def test_news_that_came_just_before_the_wait_is_not_missed(
     assert told.wait(name, 2, 0.0) is None
 
 
+def test_news_that_comes_late_does_not_replace_newer_news(database):
+    """The threads that receive messages may overtake each other."""
+    made = waiters.Waiters(database, max_waiters=5, interval_s=LIMIT_S)
+    for revision in (3, 2):
+        made.changed([fakes.view(revision=revision)])
+    (session_id,) = made._news
+    told = made.wait(session_id, 1, LIMIT_S)
+    made.close()
+    assert told.view.revision == 3
+
+
 def test_old_news_is_forgotten(database, monkeypatch):
     """A session that is shown without its secret has an older revision."""
     waiting = waiters.Waiters(database, max_waiters=2, interval_s=5.0)

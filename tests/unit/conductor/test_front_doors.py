@@ -83,6 +83,14 @@ def test_a_front_door_ends_sessions_of_its_own_only(single):
     assert single.view(request_id).state == states.CANCELLED
 
 
+@pytest.mark.security
+def test_a_host_that_closes_a_session_without_an_id_has_no_effect(single):
+    request_id = steps.open_until_ready(single)
+    view = single.view(request_id)
+    single.feed(inputs.Close("p", "", 1, 0, 0, confirmed=False, sender="a"))
+    assert single.view(request_id) == view
+
+
 def test_the_rest_api_hears_of_changes_of_sessions_without_front_doors(single):
     """Not of new ones, for which nobody waits, and of no others."""
     holder = steps.open_until_ready(single)

@@ -349,8 +349,8 @@ class Opening(parts.Room):
     def _find(
         self, item: inputs.Cancel | inputs.Close
     ) -> sessions.Session | None:
-        if item.session_id:
-            session = self._sessions.by_id.get(item.session_id)
+        if isinstance(item, inputs.Close) or item.session_id:
+            session = self._sessions.by_id.get(item.session_id or "")
         else:
             session = self._sessions.by_request.get(
                 (item.project_id, item.request_id or "")

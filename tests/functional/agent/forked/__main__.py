@@ -12,12 +12,14 @@ import signal
 import ssl
 import sys
 import threading
+import time
 
 from fpgapool.agent.child import selfsigned
 
 
-def warm_up(threads: bool = False) -> None:
+def warm_up(threads: bool = False, dies: str = "") -> None:
     """Make a certificate, as workers do, and start a thread if asked to."""
+    del dies
     selfsigned.make()
     random.random()
     if threads:
@@ -28,10 +30,14 @@ def warm_up(threads: bool = False) -> None:
 PREPARED: list[int] = []
 
 
-def prepare(threads: bool = False) -> None:
-    """Remember where this was called."""
+def prepare(threads: bool = False, dies: str = "") -> None:
+    """Remember where this was called, or append it to a file and die."""
     del threads
     PREPARED.append(os.getpid())
+    if dies:
+        with open(dies, "a", encoding="utf-8") as file:
+            file.write(".")
+        os._exit(1)
 
 
 def main() -> int:
@@ -43,6 +49,7 @@ def main() -> int:
         part.rename(path)
     if "wait" in settings:
         signal.pause()
+    time.sleep(settings.get("pause_s", 0.0))
     return settings.get("status", 0)
 
 
