@@ -13,6 +13,7 @@ import pytest
 from tests.functional.allinone import encrypting
 from tests.functional.allinone import harness
 from tests.harness import cases
+from tests.harness import waiting
 
 
 @pytest.mark.parametrize(
@@ -27,14 +28,22 @@ def test_every_host_reaches_the_boards(
     assert (report.host, report.local) == ("node1", local)
 
 
+def _processes(run_dir: pathlib.Path) -> harness.Processes:
+    """Return the pool, a fork server, two workers and a spare one."""
+    waiting.wait_until(
+        lambda: len(harness.Processes(run_dir)) == 5,
+        "a spare worker",
+        harness.LIMIT_S,
+    )
+    return harness.Processes(run_dir)
+
+
 @pytest.mark.parametrize("number", cases.first(signal.SIGTERM, signal.SIGHUP))
 def test_signal_ends_everything(number: signal.Signals) -> None:
     """Told to end, or without a terminal, it leaves nothing."""
     with harness.running_pool() as pool:
         encrypting.encrypt(pool.front_door())
-        processes = harness.Processes(pool.run_dir)
-        # The pool, a fork server and two workers.
-        assert len(processes) == 4
+        processes = _processes(pool.run_dir)
         pool.process.send_signal(number)
         output = pool.read_output()
         assert pool.process.returncode == 0, output
@@ -47,8 +56,7 @@ def test_killed_one_takes_its_workers_along() -> None:
     """After SIGKILL workers end by themselves and a new pool can start."""
     with harness.short_directory() as run_dir:
         with harness.running_pool(*harness.SMALL, run_dir=run_dir) as pool:
-            processes = harness.Processes(run_dir)
-            assert len(processes) == 4
+            processes = _processes(run_dir)
             pool.process.kill()
             processes.wait_for_end()
         with harness.running_pool(*harness.SMALL, run_dir=run_dir) as pool:

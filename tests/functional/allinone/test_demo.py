@@ -141,9 +141,9 @@ def test_interrupted_act_three_leaves_nothing(
     with demos.start_demo(temporary, tmp_path / "out", "--act=3") as demo:
         output = demos.read_until(demo, "fixed sizes")
         # The groups have members: more than a pool of eight workers, of four
-        # fork servers.
+        # fork servers and their spare workers.
         waiting.wait_until(
-            lambda: len(harness.Processes(temporary)) > 13,
+            lambda: len(harness.Processes(temporary)) > 17,
             "desks of groups",
             harness.LIMIT_S,
         )
@@ -188,7 +188,7 @@ def test_interrupted_run_leaves_nothing(
         demo.send_signal(signal.SIGINT)
         output += demo.communicate(timeout=harness.LIMIT_S)[0]
     assert demo.returncode == 130, output
-    assert len(processes) == 16
+    assert len(processes) == 19
     processes.wait_for_end()
     assert os.listdir(temporary) == []
 
@@ -202,7 +202,7 @@ def test_killed_run_leaves_no_processes(
         demos.read_until(demo, "encrypting")
         processes = harness.Processes(temporary)
         demo.kill()
-    assert len(processes) == 16
+    assert len(processes) == 19
     processes.wait_for_end()
 
 
