@@ -93,8 +93,11 @@ def run(
     # A normal exit takes as long as a whole start, for which the slot's next
     # client waits, and would not end threads that drivers' libraries leave.
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # None: the file was closed when the process started.
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.flush()
     os._exit(0)
 
 

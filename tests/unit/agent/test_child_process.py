@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How workers and desks end."""
+
+import os
+import subprocess
+import sys
+
+_PROGRAM = """
+import os
+from fpgapool.agent.child import process
+
+class Service:
+    def run(self): pass
+    def exit(self, reason): pass
+
+process.run(lambda settings: Service(), RuntimeError, None)
+os._exit(9)
+"""
+
+
+def test_an_orderly_end_needs_no_standard_output() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        preexec_fn=lambda: os.closerange(1, 3),
+        check=False,
+    )
+    assert ended.returncode == 0
