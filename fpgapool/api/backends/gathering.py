@@ -41,9 +41,10 @@ class _Asked:
 
 
 class Gathered(Generic[_Q, _A]):
-    """Asks the questions that come during a call together in the next one.
+    """Asks a project's questions that come during a call together in the next.
 
-    The threads that ask make the calls themselves. Thread-safe.
+    A call fails for all of its questions, so those of other projects have
+    their own. The threads that ask make the calls themselves. Thread-safe.
 
     :param call: answers questions in their order; may fail.
     :param limit_s: how long a question waits for its call to begin.
@@ -55,52 +56,55 @@ class Gathered(Generic[_Q, _A]):
         self._call = call
         self._limit_s = limit_s
         self._lock = threading.Lock()
-        self._under_way = False
-        self._waiting: list[_Asked] = []
+        #: Questions that wait, by the projects with a call under way.
+        self._waiting: dict[str, list[_Asked]] = {}
 
-    def ask(self, question: _Q) -> _A:
-        """Return the answer to a question.
+    def ask(self, project_id: str, question: _Q) -> _A:
+        """Return the answer to a project's question.
 
         :raises: the errors of the call; MessagingTimeout if it has not begun
             in time.
         """
         mine = _Asked(question)
         with self._lock:
-            if self._under_way:
-                self._waiting.append(mine)
+            if project_id in self._waiting:
+                self._waiting[project_id].append(mine)
             else:
-                self._under_way = True
+                self._waiting[project_id] = []
                 mine.batch = [mine]
         if mine.batch is None and not mine.woken.wait(self._limit_s):
-            self._give_up(mine)
+            self._give_up(project_id, mine)
         if mine.batch is not None:
-            self._make_call(mine.batch)
+            self._make_call(project_id, mine.batch)
         if mine.failure is not None:
             raise mine.failure
         answer: _A = mine.answer
         return answer
 
-    def _give_up(self, mine: _Asked) -> None:
+    def _give_up(self, project_id: str, mine: _Asked) -> None:
         with self._lock:
-            if mine in self._waiting:
-                self._waiting.remove(mine)
+            waiting = self._waiting.get(project_id, [])
+            if mine in waiting:
+                waiting.remove(mine)
                 raise messaging.MessagingTimeout(
                     "earlier calls have no answer"
                 )
         # Another thread is asking it.
         mine.woken.wait()
 
-    def _make_call(self, batch: Sequence[_Asked]) -> None:
+    def _make_call(self, project_id: str, batch: Sequence[_Asked]) -> None:
         try:
             self._answer(batch)
         finally:
             with self._lock:
-                self._under_way = bool(self._waiting)
-                if self._waiting:
-                    first = self._waiting[0]
-                    first.batch = self._waiting[:_MOST]
-                    del self._waiting[:_MOST]
+                waiting = self._waiting[project_id]
+                if waiting:
+                    first = waiting[0]
+                    first.batch = waiting[:_MOST]
+                    del waiting[:_MOST]
                     first.woken.set()
+                else:
+                    del self._waiting[project_id]
             for one in batch:
                 one.woken.set()
 

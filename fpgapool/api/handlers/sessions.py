@@ -57,7 +57,8 @@ def create(call: calls.Call) -> calls.Answer:
     """Open a session; the response is sent once the session is recorded."""
     if call.query.get("dry_run"):
         return _dry_run(call)
-    view = call.backends.opens.ask(_request(call))
+    request = _request(call)
+    view = call.backends.opens.ask(request.project_id, request)
     if not view.session_id:
         raise errors.ApiError(view.reason, view.message)
     _check_own(call, view)
@@ -189,7 +190,7 @@ def delete(call: calls.Call) -> calls.Answer:
             project_id=row.project_id, session_id=row.session_id, **counts
         )
         try:
-            return call.backends.ends.ask(wanted)
+            return call.backends.ends.ask(wanted.project_id, wanted)
         except messaging.RPCVersionCapError:
             # For conductors of release 1.0.0.
             pass

@@ -12,6 +12,8 @@ from fpgapool.api.backends import gathering
 from fpgapool.common import exception
 from tests.harness import waiting
 
+MINE, OTHER = "a" * 32, "b" * 32
+
 
 class Answers:
     """Answers a call when the test lets it."""
@@ -45,13 +47,15 @@ def executor():
 
 def begin(executor, answers, count):
     """Ask 0, and the others while its call is under way."""
-    first = executor.submit(answers.made.ask, 0)
+    first = executor.submit(answers.made.ask, MINE, 0)
     assert answers.next() == [0]
     others = [
-        executor.submit(answers.made.ask, number)
+        executor.submit(answers.made.ask, MINE, number)
         for number in range(1, count + 1)
     ]
-    waiting.wait_until(lambda: len(answers.made._waiting) == count, "they ask")
+    waiting.wait_until(
+        lambda: len(answers.made._waiting[MINE]) == count, "they ask"
+    )
     return [first, *others]
 
 
@@ -68,7 +72,7 @@ def test_who_asks_during_a_call_shares_the_next_one(executor):
     assert results(futures) == [2 * number for number in range(21)]
     # Nobody waits for others who do not come.
     answers.go.put(double)
-    assert answers.made.ask(30) == 60
+    assert answers.made.ask(MINE, 30) == 60
 
 
 def test_a_call_has_a_bound(executor):
@@ -92,7 +96,7 @@ def test_all_of_a_call_hear_that_it_failed_and_others_do_not(executor):
         with pytest.raises(exception.DatabaseUnavailable):
             one.result(waiting.LIMIT_S)
     answers.go.put(double)
-    assert answers.made.ask(7) == 14
+    assert answers.made.ask(MINE, 7) == 14
 
 
 def test_an_invalid_question_spoils_no_others(executor):
@@ -115,10 +119,21 @@ def test_an_invalid_question_spoils_no_others(executor):
 def test_who_waits_too_long_for_a_call_is_not_asked_for(executor):
     answers = Answers()
     answers.made._limit_s = 0.001
-    first = executor.submit(answers.made.ask, 0)
+    first = executor.submit(answers.made.ask, MINE, 0)
     assert answers.next() == [0]
     with pytest.raises(messaging.MessagingTimeout):
-        answers.made.ask(1)
+        answers.made.ask(MINE, 1)
     answers.go.put(double)
     assert first.result(waiting.LIMIT_S) == 0
     assert answers.calls.empty()
+
+
+def test_projects_do_not_wait_for_calls_of_others(executor):
+    answers = Answers()
+    mine = begin(executor, answers, 1)
+    other = executor.submit(answers.made.ask, OTHER, 5)
+    assert answers.next() == [5]
+    for _ in range(3):
+        answers.go.put(double)
+    assert results([*mine, other]) == [0, 2, 10]
+    assert not answers.made._waiting
