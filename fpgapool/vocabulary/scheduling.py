@@ -195,7 +195,7 @@ locality rule.
             "auto": "off for ``ra``; for ``wra``, give such a slot to the "
             "first session that fits once it has waited 10 times as long as "
             "it needs the slot, or a session of mean size does, or at once "
-            "with ``remote_limit`` or ``affinity``",
+            "with fair shares, ``remote_limit`` or ``affinity``",
             "on": "give such a slot to the first session that fits at once",
             "off": "leave such a slot idle",
         },

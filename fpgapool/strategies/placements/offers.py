@@ -60,7 +60,10 @@ class Offers:
         after_wait: bool = False,
     ) -> None:
         self._view = view
-        self._shares = view.slots.shares if after_wait and view.wakes else None
+        # With fair shares, each project's first job would have to be asked.
+        is_fair = view.accounts is not None and view.accounts.options.fair
+        waits = after_wait and view.wakes and not is_fair
+        self._shares = view.slots.shares if waits else None
         self._queue_of = queue_of
         self._fallback = fallback
         self._counts_skips = counts_skips

@@ -123,6 +123,17 @@ def test_with_these_options_nobody_waits(options: dict[str, object]) -> None:
     assert pool.count_remote() == 2 * SLOTS
 
 
+@pytest.mark.parametrize(("fair", "slots"), [(True, 2), (False, 1.5)])
+def test_with_fair_shares_nobody_waits(fair: bool, slots: float) -> None:
+    made = shared.SharedStrategy(
+        strategies.wra({}, 0), sharing.ShareOptions(fair=fair)
+    )
+    pool = Pool(make_pool(made))
+    for _ in range(4):
+        pool.learn(FEW, 0)
+    assert pool.count_remote() == slots * SLOTS
+
+
 def test_urgent_jobs_take_kept_slots_at_once() -> None:
     made = shared.SharedStrategy(
         strategies.wra({}, 0), sharing.ShareOptions(fair=False), max_wait_s=5.0
