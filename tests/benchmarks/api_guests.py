@@ -68,7 +68,7 @@ def rows(plan: measure.Plan) -> Iterator[measure.Row]:
     )
     yield measure.Row(
         name="POST until READY, p50, of guests divided by their rate",
-        unit="",
+        unit="×",
         samples=shares,
     )
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterator
 
 from tests.benchmarks import measure
@@ -13,6 +14,8 @@ from tests.benchmarks import pools
 TITLE = "Decisions of the scheduler"
 UNIT = "decisions/s"
 FLOOR = "rules word for word"
+
+_Pool: typing.TypeAlias = pools.FullPool | plain.PlainPool
 
 _FULL = pools.Size(hosts=2500, waiting=100_000)
 #: What the floor can bear.
@@ -58,40 +61,39 @@ def _alone(
 def _beside_floor(strategy: str, plan: measure.Plan) -> measure.Row:
     size = _TINIEST if plan.tiny else _SMALL
     count, floor_count = (10, 2) if plan.tiny else (5000, 20)
-    pool = pools.FullPool(strategy, size)
-    floor = plain.PlainPool(strategy, size)
-    samples, floor_samples = [], []
-    for _ in range(plan.repetitions):
-        samples.append(_sample(pool, count))
-        floor_samples.append(_sample(floor, floor_count))
-    return measure.Row(
-        name=f"{strategy}: {size}",
-        unit=UNIT,
-        samples=samples,
-        floor=FLOOR,
-        floor_samples=floor_samples,
-    )
+    pool = pools.FullPool(strategy, size), count
+    floor = plain.PlainPool(strategy, size), floor_count
+    return _beside(f"{strategy}: {size}", pool, FLOOR, floor, plan)
 
 
 def _beside_wra(plan: measure.Plan) -> measure.Row:
     size, count = (_TINY, 10) if plan.tiny else (_FULL, 20_000)
-    pool, floor = pools.FullPool("auto", size), pools.FullPool("wra", size)
+    pool = pools.FullPool("auto", size), count
+    floor = pools.FullPool("wra", size), count
+    return _beside(f"auto: {size}", pool, "wra", floor, plan)
+
+
+def _beside(
+    name: str,
+    pool: tuple[_Pool, int],
+    floor_name: str,
+    floor: tuple[_Pool, int],
+    plan: measure.Plan,
+) -> measure.Row:
     samples, floor_samples = [], []
     for _ in range(plan.repetitions):
-        samples.append(_sample(pool, count))
-        floor_samples.append(_sample(floor, count))
+        samples.append(_sample(*pool))
+        floor_samples.append(_sample(*floor))
     return measure.Row(
-        name=f"auto: {size}",
+        name=name,
         unit=UNIT,
         samples=samples,
-        floor="wra",
+        floor=floor_name,
         floor_samples=floor_samples,
     )
 
 
-def _sample(
-    pool: pools.FullPool | plain.PlainPool, count: int
-) -> measure.Sample:
+def _sample(pool: _Pool, count: int) -> measure.Sample:
     jobs = pool.source.make(count)
     with measure.stopwatch() as watch:
         decisions = pool.decide(jobs)

@@ -32,9 +32,9 @@ from fpgapool.vocabulary import group as description
 
 _SECRET_BYTES = 32
 _SHARING = frozenset({"shared", "projects"})
-# Members of rows that have another name in documents.
 #: The version since which answers count the lists that may be cut.
-TOTALS_SINCE = (1, 1)
+_TOTALS_SINCE = (1, 1)
+# Members of rows that have another name in documents.
 _ID_OF = {"id": "group_id"}
 
 
@@ -372,7 +372,7 @@ def _document(
             }
             for member in (one.members if owns else ())
         )
-        if call.version >= TOTALS_SINCE:
+        if call.version >= _TOTALS_SINCE:
             total = one.members_total or len(one.members)
             found["members_total"] = total if owns else 0
     found["links"] = calls.self_link(call.url("groups", one.group_id))
@@ -407,7 +407,7 @@ def _client(
         "hosts": _client_hosts(view) if hosts is None else hosts,
         "hosts_revision": view.hosts_revision,
     }
-    if call.version >= TOTALS_SINCE:
+    if call.version >= _TOTALS_SINCE:
         found["hosts_total"] = view.hosts_total or len(view.hosts)
     return found
 

@@ -40,7 +40,7 @@ class Offers:
     :param fallback: whether a slot that the rules give to no job goes to the
         first job that fits it.
     :param after_wait: whether this job must have waited before, see
-        :meth:`_takes_kept`.
+        :meth:`_takes_kept`; with fair shares it has no effect.
     :param counts_skips: whether to count how often jobs are passed over.
     :param swaps: whether a job may get, instead of the offered slot, one that
         need not be programmed.
