@@ -265,9 +265,7 @@ def _load(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 def _sign(database: db_api.Database, args: argparse.Namespace) -> int:
-    with commands.usable_files():
-        key = args.key.read_bytes()
-        print(signatures.sign(key, signatures.checksum_of(args.file)))
+    print(building.sign(args))
     return 0
 
 
@@ -495,7 +493,8 @@ _COMMANDS = (
     Command(
         "bitstream sign",
         _sign,
-        "Print the signature of a file in base64.",
+        "Print the signature of a file in base64. The source of an OpenCL"
+        " package is checked first.",
         option(
             "key",
             "KEY",
@@ -503,6 +502,11 @@ _COMMANDS = (
             type=pathlib.Path,
             required=True,
         ),
+        arguments.flag(
+            "allow-binary",
+            "sign an OpenCL binary, whose source cannot be checked",
+        ),
+        building.ALLOWED,
         _FILE,
         on_database=False,
     ),

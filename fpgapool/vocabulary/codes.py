@@ -484,6 +484,11 @@ INVALID_MANIFEST = _code(
     400,
     bitstream_fault=True,
 )
+KERNEL_REFUSED = _code(
+    "KERNEL_REFUSED",
+    "A source contains what could let it leave its device, or a binary was to "
+    "be signed.",
+)
 KERNEL_BUILD_FAILED = _code(
     "KERNEL_BUILD_FAILED",
     "The device's compiler rejects the source, or the device rejects the "

@@ -27,9 +27,11 @@ from fpgapool.db import api as db_api
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers.opencl import kernels
 from fpgapool.drivers.opencl.compiling import compiler
+from fpgapool.drivers.opencl.contents import dangers
 from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.drivers.opencl.contents import package
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats
 
@@ -40,6 +42,21 @@ TIMEOUT_S = 600.0
 
 _XCLBIN = b"xclbin2\0"
 
+#: Which dangers a source may contain.
+ALLOWED = arguments.Group(
+    "dangers that a source may contain",
+    *(
+        arguments.flag(
+            f"allow-{risk}",
+            f"permit {meaning}",
+            dest="allowed",
+            action="append_const",
+            const=risk,
+            default=[],
+        )
+        for risk, meaning in dangers.RISKS.items()
+    ),
+)
 
 ARGUMENTS = (
     arguments.OneOf(
@@ -87,6 +104,7 @@ ARGUMENTS = (
         "write the package to this file instead of registering it",
         type=pathlib.Path,
     ),
+    ALLOWED,
     arguments.Group(
         "registration",
         option(
@@ -131,7 +149,7 @@ def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
     :returns: the parsed package, and the contents of its file.
     :raises ConfigurationError: if a file cannot be read.
     :raises BitstreamRefused: with the error code of the compiler, the
-        manifest or the package.
+        manifest, the package, or a danger in the source.
     """
     if args.kernel:
         manifest, payload = kernels.read(args.kernel)
@@ -139,12 +157,13 @@ def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
         payload = _read(args.file)
         manifest = _read(args.manifest or args.file.with_suffix(".json"))
     kind = formats.OPENCL_SOURCE
-    try:
+    with _refusals():
         # Check the manifest before compiling.
         manifests.parse(manifest)
         if payload.startswith(_XCLBIN):
             kind = formats.XCLBIN
         else:
+            dangers.check(payload, args.allowed)
             binary = compiler.compile_source(
                 payload,
                 (),
@@ -156,11 +175,47 @@ def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
             if not args.source:
                 kind, payload = formats.OPENCL_BINARY, binary
         made = package.pack(kind, manifest, payload)
+    return package.unpack(made), made
+
+
+def sign(args: argparse.Namespace) -> str:
+    """Return the signature of a file in base64.
+
+    Of a package with native code, the source is checked first. A binary cannot
+    be checked.
+
+    :raises ConfigurationError: if a file cannot be read.
+    :raises BitstreamRefused: if the package is damaged, its source contains a
+        danger, or it is a binary; unless that is allowed.
+    """
+    with commands.usable_files(), open(args.file, "rb") as file:
+        is_package = file.read(len(package.MAGIC)) == package.MAGIC
+    if is_package:
+        with _refusals():
+            found = package.unpack(_read(args.file))
+            if found.kind == formats.OPENCL_SOURCE:
+                dangers.check(found.payload, args.allowed)
+        if found.kind == formats.OPENCL_BINARY and not args.allow_binary:
+            code = codes.KERNEL_REFUSED
+            raise exception.BitstreamRefused(
+                f"{code}: {args.file} is a binary, whose source this command"
+                " cannot check: if you have built it from a source that you"
+                " trust, use --allow-binary",
+                code=code,
+            )
+    with commands.usable_files():
+        checksum = signatures.checksum_of(args.file)
+    return signatures.sign(_read(args.key), checksum)
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
     except (drivers.DriverError, exceptions.CodedError) as error:
         raise exception.BitstreamRefused(
             f"{error.code}: {error.message}", code=error.code
         ) from error
-    return package.unpack(made), made
 
 
 def _read(path: pathlib.Path) -> bytes:

@@ -79,3 +79,25 @@ def test_files_that_are_wrong(build, kernel, directory) -> None:
     assert (status, str(manifest) in printed) == (2, True)
     status, printed = build("--kernel=copy", out, "--device=FPGA*")
     assert (status, "no OpenCL device matches" in printed) == (1, True)
+
+
+def test_a_source_with_inline_assembly_needs_a_word_from_the_signer(
+    build, kernel, directory
+) -> None:
+    out = directory / "mine.package"
+    source = packages.SOURCE.replace(b"{\n", b'{\n    __asm__("nop");\n', 1)
+    kernel.write_bytes(source)
+    status, printed = build(kernel, f"--out={out}")
+    assert (status, "KERNEL_REFUSED: line 4" in printed) == (1, True)
+    assert not out.exists()
+    assert build(kernel, "--allow-assembly", f"--out={out}")[0] == 0
+
+
+def test_a_kernel_cannot_call_functions_of_its_process(
+    build, kernel, directory
+) -> None:
+    # The check of a source does not look for them: compilers refuse them.
+    source = packages.SOURCE.replace(b"input[i] + amount", b"getpid()")
+    kernel.write_bytes(b"int getpid(void);\n" + source)
+    status, printed = build(kernel, f"--out={directory / 'mine.package'}")
+    assert (status, "KERNEL_BUILD_FAILED" in printed) == (1, True)

@@ -8,6 +8,7 @@ import pytest
 
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
+from fpgapool.cmd import manage
 from fpgapool.cmd.managing import building
 from fpgapool.common import arguments
 from fpgapool.common import exception
@@ -166,3 +167,33 @@ def test_an_xclbin_is_packed_with_the_manifest_beside_it(tmp_path):
 def test_wrong_command_lines(argv, capsys):
     with pytest.raises((argparse.ArgumentError, SystemExit)):
         parsed(*argv)
+
+
+def test_what_is_signed_is_checked(pool, tmp_path, capsys):
+    def sign(made, *options):
+        path = tmp_path / "made"
+        path.write_bytes(made)
+        argv = [f"--key={pool.key}", str(path), *options]
+        status = manage.main(["bitstream", "sign", *argv])
+        printed = capsys.readouterr()
+        return status, printed.out.strip() or printed.err
+
+    bad = package.pack("opencl-source", packages.manifest(), b"\n\nasm")
+    status, said = sign(bad)
+    assert (status, "KERNEL_REFUSED: line 3" in said) == (1, True)
+    assert sign(bad, "--allow-pragmas")[0] == 1
+    assert sign(bad, "--allow-assembly")[0] == 0
+    pool.signer.trust()
+    trusted = signatures.TrustedKeys(str(pool.signer.directory))
+    good = packages.source()
+    assert trusted.verify(sign(good)[1], samples.sha256(good)) == "release"
+    binary = package.pack(
+        "opencl-binary", packages.manifest(), packages.BINARY
+    )
+    status, said = sign(binary)
+    assert (status, "--allow-binary" in said) == (1, True)
+    assert sign(binary, "--allow-binary")[0] == 0
+    status, said = sign(good[:-1])
+    assert (status, "INVALID_PACKAGE" in said) == (1, True)
+    # Files of other drivers are signed as they are.
+    assert sign(b"asm")[0] == 0
