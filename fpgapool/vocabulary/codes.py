@@ -484,8 +484,8 @@ INVALID_MANIFEST = _code(
     400,
     bitstream_fault=True,
 )
-KERNEL_REFUSED = _code(
-    "KERNEL_REFUSED",
+SOURCE_REFUSED = _code(
+    "SOURCE_REFUSED",
     "A source contains what could let it leave its device, or a binary was to "
     "be signed.",
 )

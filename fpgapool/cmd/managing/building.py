@@ -196,7 +196,7 @@ def sign(args: argparse.Namespace) -> str:
             if found.kind == formats.OPENCL_SOURCE:
                 dangers.check(found.payload, args.allowed)
         if found.kind == formats.OPENCL_BINARY and not args.allow_binary:
-            code = codes.KERNEL_REFUSED
+            code = codes.SOURCE_REFUSED
             raise exception.BitstreamRefused(
                 f"{code}: {args.file} is a binary, whose source this command"
                 " cannot check: if you have built it from a source that you"

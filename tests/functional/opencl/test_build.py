@@ -88,7 +88,7 @@ def test_a_source_with_inline_assembly_needs_a_word_from_the_signer(
     source = packages.SOURCE.replace(b"{\n", b'{\n    __asm__("nop");\n', 1)
     kernel.write_bytes(source)
     status, printed = build(kernel, f"--out={out}")
-    assert (status, "KERNEL_REFUSED: line 4" in printed) == (1, True)
+    assert (status, "SOURCE_REFUSED: line 4" in printed) == (1, True)
     assert not out.exists()
     assert build(kernel, "--allow-assembly", f"--out={out}")[0] == 0
 

@@ -180,7 +180,7 @@ def test_what_is_signed_is_checked(pool, tmp_path, capsys):
 
     bad = package.pack("opencl-source", packages.manifest(), b"\n\nasm")
     status, said = sign(bad)
-    assert (status, "KERNEL_REFUSED: line 3" in said) == (1, True)
+    assert (status, "SOURCE_REFUSED: line 3" in said) == (1, True)
     assert sign(bad, "--allow-pragmas")[0] == 1
     assert sign(bad, "--allow-assembly")[0] == 0
     pool.signer.trust()

@@ -83,11 +83,11 @@ _DISGUISES = {
 }
 
 
-class KernelRefused(exceptions.CodedError, ValueError):
+class SourceRefused(exceptions.CodedError, ValueError):
     """A source uses what is not allowed. The message says where."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(codes.KERNEL_REFUSED, message)
+        super().__init__(codes.SOURCE_REFUSED, message)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,13 +116,13 @@ def check(source: bytes, allowed: collections.abc.Container[str]) -> None:
     """Refuse a source with dangers that are not allowed.
 
     :param allowed: keys of :data:`RISKS`.
-    :raises KernelRefused: with the first places.
+    :raises SourceRefused: with the first places.
     """
     refused = [each for each in find(source) if each.risk not in allowed]
     if refused:
         shown = "; ".join(map(str, refused[:_MAX_SHOWN]))
         more = len(refused) - _MAX_SHOWN
-        raise KernelRefused(shown + (f"; and {more} more" * (more > 0)))
+        raise SourceRefused(shown + (f"; and {more} more" * (more > 0)))
 
 
 def find(source: bytes) -> list[Danger]:

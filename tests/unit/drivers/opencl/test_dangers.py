@@ -99,9 +99,9 @@ def test_shipped_kernels_have_no_dangers(name):
 def test_each_danger_is_found_under_its_name(risk, source):
     found = dangers.find(source.encode())
     assert {each.risk for each in found} == {risk}
-    with pytest.raises(dangers.KernelRefused) as refused:
+    with pytest.raises(dangers.SourceRefused) as refused:
         dangers.check(source.encode(), set(dangers.RISKS) - {risk})
-    assert refused.value.code == "KERNEL_REFUSED"
+    assert refused.value.code == "SOURCE_REFUSED"
     assert (f"--allow-{risk}" if risk else "may hide") in str(refused.value)
 
 
@@ -113,7 +113,7 @@ def test_a_danger_may_be_allowed(risk, source):
 
 
 def test_what_hides_words_is_never_allowed():
-    with pytest.raises(dangers.KernelRefused):
+    with pytest.raises(dangers.SourceRefused):
         dangers.check(b"%:pragma x", set(dangers.RISKS))
 
 
@@ -126,7 +126,7 @@ def test_places_are_those_of_the_file():
 
 
 def test_a_long_list_is_cut_short():
-    with pytest.raises(dangers.KernelRefused) as refused:
+    with pytest.raises(dangers.SourceRefused) as refused:
         dangers.check(b"asm " * 1000, ())
     assert str(refused.value).endswith("; and 995 more")
 
