@@ -16,7 +16,7 @@ from fpgapool.rpcapi import declared
 TOPIC = "fpgapool-agent"
 
 # Increased with every change; the agent's endpoint has the same version.
-VERSION = "1.0"
+VERSION = "1.1"
 
 #: Number of bits below the epoch in a generation. So all generations of a new
 #: leader are higher than earlier ones, without being stored.

@@ -191,8 +191,13 @@ RATE_LIMITED = _code(
 )
 MESSAGE_REFUSED = _code(
     "MESSAGE_REFUSED",
-    "A message between services has no valid signature, or its sender may "
-    "not send it.",
+    "A message between services has no valid signature, was received before, "
+    "or its sender may not send it.",
+    503,
+)
+MESSAGE_STALE = _code(
+    "MESSAGE_STALE",
+    "A message between services came too late, or was for another leader.",
     503,
 )
 

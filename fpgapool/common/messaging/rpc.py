@@ -35,6 +35,7 @@ from oslo_messaging._drivers import common as drivers_common
 
 from fpgapool.common import exception
 from fpgapool.common.messaging import codec
+from fpgapool.common.messaging import freshness
 from fpgapool.common.messaging import signing
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
@@ -213,6 +214,8 @@ class Client:
         self._keys = keys
         self._by_server = by_server
         self._topic: str = target.topic
+        # Receivers of an earlier release understand no stamps.
+        self._stamps = None if target.topic in _pins else freshness.Sender()
         transport = _require_transport()
         self._version = _pinned(target)
         self._too_new = {
@@ -226,6 +229,7 @@ class Client:
             timeout=timeout_s,
             retry=SEND_RETRIES,
         )
+        self._timeout_s = timeout_s
         self._held = _Held()
 
     @contextlib.contextmanager
@@ -277,7 +281,8 @@ class Client:
     def _cast(
         self, server: str | None, method: str, kwargs: dict[str, Any]
     ) -> None:
-        sent, kwargs = self._sealed(method, server, kwargs)
+        stamp = self._stamps.cast() if self._stamps else None
+        sent, kwargs = self._sealed(method, server, kwargs, stamp)
         with self._sending(method):
             self._prepared(server).cast(_CONTEXT, sent, **kwargs)
 
@@ -296,18 +301,35 @@ class Client:
             or no reply arrives in time; and the method's own exceptions.
         """
         self._require(method)
-        prepared = self._prepared(server)
-        if timeout_s is not None:
-            prepared = prepared.prepare(timeout=timeout_s)
-        sent, kwargs = self._sealed(method, server, kwargs)
+        if timeout_s is None:
+            timeout_s = self._timeout_s
+        prepared = self._prepared(server).prepare(timeout=timeout_s)
         with self._sending(method):
             self._reach_broker()
-            return prepared.call(_CONTEXT, sent, **kwargs)
+            if self._keys is None or self._stamps is None:
+                sent, kwargs = self._sealed(method, server, kwargs, None)
+                return prepared.call(_CONTEXT, sent, **kwargs)
+            for left in reversed(range(freshness.TRIES)):
+                sent_s = time.monotonic()
+                stamp = self._stamps.call(timeout_s)
+                sent, sealed = self._sealed(method, server, kwargs, stamp)
+                try:
+                    return prepared.call(_CONTEXT, sent, **sealed)
+                except exception.MessageStale as stale:
+                    if not left:
+                        raise
+                    self._stamps.learn(
+                        stale, stamp, sent_s, self._keys, self._topic
+                    )
 
     def _sealed(
-        self, method: str, server: str | None, kwargs: dict[str, Any]
+        self,
+        method: str,
+        server: str | None,
+        kwargs: dict[str, Any],
+        stamp: freshness.Stamp | None,
     ) -> tuple[str, dict[str, Any]]:
-        """Return the message to send, signed if there are keys.
+        """Return the message to send, signed and stamped if there are keys.
 
         The signed body is a string, so that the signature does not depend on
         how each side formats JSON.
@@ -320,7 +342,8 @@ class Client:
             if server is None:
                 raise ValueError("cannot sign a message without a server")
             party = server
-        body = json.dumps([method, kwargs])
+        parts = [method, kwargs, *([stamp.to_list()] if stamp else [])]
+        body = json.dumps(parts)
         signature = keys.sign(party, self._topic, body)
         return SIGNED, {"party": party, "body": body, "signature": signature}
 
@@ -420,7 +443,7 @@ class Endpoint:
         signature: Any = None,
     ) -> Any:
         """Run a signed method; without keys, the signature is ignored."""
-        method, kwargs = _opened(body)
+        method, kwargs, _stamp = _opened(body)
         return _method(self, method)(ctxt, **kwargs)
 
     def several(self, ctxt: Any, casts: Any) -> None:
@@ -456,7 +479,7 @@ class Endpoint:
 
 
 class _Guard:
-    """Passes only correctly signed messages to an endpoint."""
+    """Passes only correctly signed messages to an endpoint, and each once."""
 
     def __init__(
         self,
@@ -464,11 +487,14 @@ class _Guard:
         topic: str,
         keys: signing.Keys,
         accept_unsigned: bool,
+        accept_unstamped: bool = False,
     ) -> None:
         self._endpoint = endpoint
         self._topic = topic
         self._keys = keys
         self._accepts_unsigned = accept_unsigned
+        self._accepts_unstamped = accept_unstamped
+        self._received = freshness.Receiver(keys, topic)
         self.target = getattr(endpoint, "target", None)
 
     def __getattr__(self, method: str) -> Any:
@@ -493,7 +519,13 @@ class _Guard:
             isinstance(text, str) for text in texts
         ) or not self._keys.has_signed(party, self._topic, body, signature):
             self._refuse(party, SIGNED, "invalid signature")
-        method, kwargs = _opened(body)
+        method, kwargs, parts = _opened(body)
+        try:
+            if parts is not None or not self._accepts_unstamped:
+                stamp = freshness.Stamp.read(parts)
+                self._received.accept(party, stamp)
+        except freshness.NotFresh as error:
+            self._refuse(party, method, str(error))
         host = None if party == signing.CONTROL else party
         allowed = self._endpoint.OF_HOSTS
         if host is not None and allowed is not None and method not in allowed:
@@ -506,15 +538,15 @@ class _Guard:
         raise exception.MessageRefused(reason=why)
 
 
-def _opened(body: Any) -> tuple[str, dict[str, Any]]:
-    """Return the method and the arguments of a signed message."""
+def _opened(body: Any) -> tuple[str, dict[str, Any], Any]:
+    """Return a signed message's method, arguments and stamp, or None."""
     try:
-        method, kwargs = json.loads(body)
+        method, kwargs, *stamp = json.loads(body)
     except (TypeError, ValueError, RecursionError):
-        method, kwargs = None, None
+        method, kwargs, stamp = None, None, []
     if not isinstance(method, str) or not isinstance(kwargs, dict):
         raise exception.MessageRefused(reason="malformed body")
-    return method, kwargs
+    return method, kwargs, stamp[0] if stamp else None
 
 
 def _method(endpoint: object, name: str) -> Callable[..., Any]:
@@ -566,7 +598,9 @@ def get_server(
     }
     if keys is not None:
         endpoints = [
-            _Guard(one, topic, keys, accept_unsigned) for one in endpoints
+            # Pins say that services of an earlier release send, too.
+            _Guard(one, topic, keys, accept_unsigned, bool(_pins))
+            for one in endpoints
         ]
     server = messaging.get_rpc_server(
         _require_transport(),

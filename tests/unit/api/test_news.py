@@ -17,6 +17,7 @@ from fpgapool.common.messaging import signing
 from fpgapool.rpcapi import api as api_rpcapi
 from tests.harness import waiting
 from tests.unit.api import fakes
+from tests.unit.common import signers
 
 KEYS = signing.Keys(signing.CONTROL, (b"k" * signing.KEY_BYTES,))
 HOST_KEYS = signing.Keys("host", (b"h" * signing.KEY_BYTES,))
@@ -82,7 +83,8 @@ def test_only_conductors_send_news(conf):
     endpoint = rpc._Guard(
         news.Endpoint(lambda views: None), api_rpcapi.TOPIC, KEYS, False
     )
-    (body, signed) = ('["sessions_changed", {"views": []}]', KEYS.sign)
+    body = signers.stamped(["sessions_changed", {"views": []}])
+    signed = KEYS.sign
     for party, sign in (
         ("host", signed("host", api_rpcapi.TOPIC, body)),
         (signing.CONTROL, HOST_KEYS.sign("host", api_rpcapi.TOPIC, body)),

@@ -2,8 +2,10 @@
 
 """Services with keys, and what reaches the conductor."""
 
+import json
 import queue
 
+from fpgapool.common.messaging import freshness
 from fpgapool.common.messaging import signing
 from fpgapool.conductor.decisions import inputs
 from tests.harness import waiting
@@ -16,6 +18,11 @@ def keys_of(host: str, pool: signing.Keys = POOL) -> signing.Keys:
     """Return what the agent of a host has."""
     lines = pool.host_key(host).split()
     return signing.Keys(host, tuple(bytes.fromhex(line) for line in lines))
+
+
+def stamped(message: list) -> str:
+    """Return the text of a cast, to be signed."""
+    return json.dumps([*message, freshness.Sender().cast().to_list()])
 
 
 class Inputs(pumps.FakePump):

@@ -265,7 +265,8 @@ def test_without_keys_what_is_signed_is_taken_all_the_same(conductor):
 
 
 def _sealed(host: str, **changes: object) -> dict:
-    body = json.dumps(["report", {"report": _report(host).to_primitive()}])
+    report = _report(host).to_primitive()
+    body = signers.stamped(["report", {"report": report}])
     return {
         "party": host,
         "body": body,
@@ -339,7 +340,7 @@ def test_a_signed_message_that_makes_no_sense_is_refused(conductor):
 def test_a_signature_opens_nothing_that_is_not_public(method):
     endpoint = conductor_rpc.ConductorManager(None, None, 1)
     guard = rpc._Guard(endpoint, conductor_api.TOPIC, signers.POOL, False)
-    body = json.dumps([method, {}])
+    body = signers.stamped([method, {}])
     signature = signers.POOL.sign(signing.CONTROL, conductor_api.TOPIC, body)
     with pytest.raises(messaging.NoSuchMethod):
         guard.signed(None, signing.CONTROL, body, signature)
@@ -362,7 +363,7 @@ def test_an_agent_takes_orders_of_the_pool_only(serve, log):
         serve(agent_api.TOPIC, host, endpoint, keys=signers.keys_of(host))
     # As the captured host b would give orders to a.
     agent_api.AgentAPI().report_now("a", 1)
-    body = json.dumps(["report_now", {"leader_epoch": 2}])
+    body = signers.stamped(["report_now", {"leader_epoch": 2}])
     for party in HOSTS:
         signature = signers.keys_of("b").sign("b", agent_api.TOPIC, body)
         agent_api.AgentAPI()._client.cast(

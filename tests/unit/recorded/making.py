@@ -13,6 +13,7 @@ from unittest import mock
 from fpgapool import objects
 from fpgapool.agent.slots import slot
 from fpgapool.api import routes
+from fpgapool.common.messaging import freshness
 from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
 from fpgapool.conductor.decisions.requests import quotas
@@ -76,6 +77,18 @@ def type_name(type_: Any) -> str:
     return f"{name}[{arguments}]" if arguments else name
 
 
+class Stamps:
+    """Takes the place of what stamps messages: all are alike."""
+
+    def cast(self) -> freshness.Stamp:
+        """Return the stamp of any cast."""
+        return freshness.Stamp("0123456789abcdef", 7)
+
+    def call(self, timeout_s: float) -> freshness.Stamp:
+        """Return the stamp of any call."""
+        return freshness.Stamp("0123456789abcdef", 7, "fedcba9876543210", 1.5)
+
+
 class Wire:
     """Takes the place of oslo.messaging's client."""
 
@@ -105,6 +118,7 @@ def api_on(topic: str, wire: Wire, keys: signing.Keys | None = None) -> Any:
     with (
         mock.patch.object(rpc, "_require_transport"),
         mock.patch.object(rpc.messaging, "get_rpc_client", return_value=wire),
+        mock.patch.object(freshness, "Sender", Stamps),
     ):
         return APIS[topic][1](keys=keys)
 
