@@ -18,6 +18,7 @@ from fpgapool.common import service
 from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
 from fpgapool.drivers import base as drivers
+from fpgapool.privsep import ambient
 
 _PROGRAM = "fpgapool-agent"
 
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (exception.ConfigurationError, drivers.DriverError) as error:
         return launch.failed(_PROGRAM, error, 2)
     service.raise_descriptor_limit()
+    ambient.give_up()
     rpc.init(conf)
     try:
         agent = agent_service.make(settings)

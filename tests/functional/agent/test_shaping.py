@@ -16,6 +16,7 @@ import pathlib
 import shlex
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -33,6 +34,7 @@ from fpgapool.privsep import cap
 from fpgapool.privsep import link
 from fpgapool.privsep import tc
 from tests.functional.agent import harness
+from tests.harness import waiting
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can make network namespaces"
@@ -669,6 +671,49 @@ def test_the_privileged_process_does_it(pair, privsep_daemon):
     # Errors cross the processes, too.
     with pytest.raises(ValueError, match="invalid cap"):
         put(pair.near, bytes_per_s=1)
+
+
+#: An agent's start as a user with an ambient capability, and its cap.
+AMBIENT = """\
+import os, sys
+from oslo_config import cfg
+from oslo_privsep import capabilities
+from fpgapool.privsep import ambient, link
+
+cfg.CONF([], default_config_files=[])
+own = [capabilities.CAP_NET_ADMIN]
+capabilities.set_keepcaps(True)
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+capabilities.drop_all_caps_except(own, own, own)
+ambient.give_up()
+device, bytes_per_s, network, first, last = sys.argv[1:]
+outcome = link.put_cap(
+    device, int(bytes_per_s), network, int(first), int(last)
+)
+print(capabilities.get_caps(), outcome)
+"""
+
+
+def test_an_agent_leaves_its_capability_to_a_small_process(pair):
+    arguments = (
+        *(pair.near.device, CAP_BYTES_PER_S),
+        *(pair.near.network(socket.AF_INET), PORTS.start, PORTS.stop - 1),
+    )
+    with pair.near.entered():
+        printed = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", AMBIENT]
+            + [str(each) for each in arguments],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=waiting.LIMIT_S,
+        ).stdout
+    outcome = {"outgoing": None, "incoming": None, "made": True}
+    assert printed == f"([], [], []) {outcome}\n"
+    for upload in (False, True):
+        assert_capped(pair.near, pair.far, upload=upload)
 
 
 # oslo.privsep leaves a failed helper's pipe to the garbage collector.
