@@ -88,24 +88,12 @@ class MessageRefused(FpgapoolException):
 class MessageStale(MessageRefused):
     """A call was stamped for another receiver, or came too late.
 
-    :ivar receiver: the receiver's name, which the stamp must have.
-    :ivar now_s: the receiver's time.
-    :ivar proof: the receiver's signature.
+    ``kwargs`` also has ``now_s``, the receiver's time, and ``proof``, its
+    signature.
     """
 
     code = codes.MESSAGE_STALE
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        receiver: str = "",
-        now_s: float = 0.0,
-        proof: str = "",
-    ) -> None:
-        super().__init__(message, reason="it is not fresh")
-        self.receiver, self.now_s, self.proof = receiver, now_s, proof
-        self.kwargs = {"receiver": receiver, "now_s": now_s, "proof": proof}
+    msg_fmt = "The message came too late, or is not for {receiver}."
 
 
 class Overloaded(FpgapoolException):

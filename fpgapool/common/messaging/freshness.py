@@ -132,9 +132,10 @@ class Sender:
         :raises MessageRefused: if no holder of the keys has answered this
             call.
         """
-        receiver, now_s = stale.receiver, stale.now_s
-        said = _challenge(stamp, receiver, now_s)
-        if not keys.has_signed(keys.party, _answers(topic), said, stale.proof):
+        answer = stale.kwargs
+        receiver, now_s = str(answer["receiver"]), float(answer["now_s"])
+        said, proof = _challenge(stamp, receiver, now_s), str(answer["proof"])
+        if not keys.has_signed(keys.party, _answers(topic), said, proof):
             raise exception.MessageRefused(
                 reason="its receiver's answer has an invalid signature"
             )
