@@ -133,8 +133,11 @@ class Sender:
             call.
         """
         answer = stale.kwargs
-        receiver, now_s = str(answer["receiver"]), float(answer["now_s"])
-        said, proof = _challenge(stamp, receiver, now_s), str(answer["proof"])
+        receiver, now_s = str(answer.get("receiver")), answer.get("now_s")
+        said, proof = (
+            _challenge(stamp, receiver, now_s),
+            str(answer.get("proof")),
+        )
         if not keys.has_signed(keys.party, _answers(topic), said, proof):
             raise exception.MessageRefused(
                 reason="its receiver's answer has an invalid signature"
