@@ -292,6 +292,20 @@ def _show(
     _show_usage(console, found)
     _print(
         console,
+        "Outages of hosts, and jobs that lost the slots that worked for them",
+        ("outages", "lost slot time", "interruptions"),
+        {
+            name: (
+                str(lost.count),
+                f"{lost.lost_slot_s:.0f} slot-s",
+                str(lost.interruptions),
+            )
+            for name, one in found.items()
+            if (lost := one.details.outages) is not None
+        },
+    )
+    _print(
+        console,
         "Deadlines: share met, and energy of the run per deadline met",
         ("SLA", "kJ per SLA", "frames/s", "wasted frames"),
         {
