@@ -376,12 +376,13 @@ def _problems_of_outages(scenario: scenarios.Scenario) -> _Problems:
     if scenario.groups or member is not None:
         other = "groups" if member is None else f"cluster.{member}"
         yield "outages", f"cannot be combined with {other}"
+    boards = set(scenario.cluster.fpga_hosts)
     last_ends_s: dict[int, float] = {}
     for at, outage in sorted(
         enumerate(scenario.outages), key=lambda each: each[1].start_s
     ):
         place, host = f"outages[{at}]", outage.host
-        if host not in scenario.cluster.fpga_hosts:
+        if host not in boards:
             yield f"{place}.host", f"host {host} has no board"
         end_s = math.inf if outage.end_s is None else outage.end_s
         if end_s <= outage.start_s:
