@@ -152,7 +152,7 @@ def run(
             f"strategies.{name}.preempt",
             "preemption requires --engine fluid",
         )
-    _check_claims(scenario, engine, source)
+    _check_leaving(scenario, engine, source)
     if fair_share or preempts or any(job.priority for job in scenario.jobs):
         strategy = shared.SharedStrategy(
             strategy,
@@ -209,12 +209,16 @@ def _all_outcomes(
     return [simulation.outcomes[job.id] for job in scenario.jobs]
 
 
-def _check_claims(
+def _check_leaving(
     scenario: scenarios.Scenario, engine: str, source: str
 ) -> None:
-    """Check that jobs can leave their slots when they exceed their claims."""
+    """Check that jobs can leave their slots whenever they have to."""
     if engine == "fluid":
         return
+    if scenario.outages:
+        raise errors.InputError(
+            source, "outages", "lost hosts require --engine fluid"
+        )
     for at, job in enumerate(scenario.jobs):
         if _limit_bytes(_first_claim(job)) < job.size_bytes:
             raise errors.InputError(
@@ -232,6 +236,26 @@ def _first_claim(job: scenarios.JobSpec) -> float:
 def _limit_bytes(claimed_bytes: float) -> int:
     """Return the input beyond which a job exceeds its claim."""
     return math.floor(claimed_bytes * (1 + CLAIM_SLACK))
+
+
+class _HostChange(typing.NamedTuple):
+    """A host is lost, or comes back."""
+
+    time_s: float
+    is_lost: bool
+    host: int
+
+
+def _host_changes(
+    outages: Iterable[scenarios.Outage],
+) -> list[_HostChange]:
+    """Return the changes, latest first; at one time, hosts come first."""
+    found: list[_HostChange] = []
+    for outage in outages:
+        found.append(_HostChange(outage.start_s, True, outage.host))
+        if outage.end_s is not None:
+            found.append(_HostChange(outage.end_s, False, outage.host))
+    return sorted(found, reverse=True)
 
 
 class _Holding:
@@ -308,8 +332,11 @@ class _Simulation:
         self._peaks_bytes_per_s = _peaks_bytes_per_s(
             scenario.cluster, self._slots
         )
-        # The first slots belong to groups; jobs get the rest.
-        self._for_jobs = self._slots[scenario.group_slots :]
+        # By host. The first slots belong to groups; jobs get the rest.
+        self._for_jobs: dict[int, list[base.Slot]] = {}
+        for slot in self._slots[scenario.group_slots :]:
+            self._for_jobs.setdefault(slot.host, []).append(slot)
+        self._host_changes = _host_changes(scenario.outages)
         self._quantum_bytes = quantum_bytes
         # This limit is never reached, but without one, tenants would have no
         # lanes with priorities.
@@ -355,6 +382,8 @@ class _Simulation:
                 batch += self._progress()
             if self._programming:
                 batch += self._programmed_slots(now)
+            if self._host_changes:
+                batch += self._change_hosts(now)
             to_come = self._to_come
             while to_come and to_come[-1].arrival_s <= now:
                 batch.append(self._arrival(to_come.pop()))
@@ -380,7 +409,8 @@ class _Simulation:
 
     def _goes_on(self) -> bool:
         return bool(self._programming) or (
-            bool(self.waiting) and self._wake_s < math.inf
+            bool(self.waiting)
+            and (self._wake_s < math.inf or bool(self._host_changes))
         )
 
     def _next_s(self) -> float:
@@ -392,11 +422,15 @@ class _Simulation:
         wake_s, to_come = self._wake_s, self._to_come
         ready_s = self._programming[0][0] if self._programming else math.inf
         first_s = wake_s if wake_s < ready_s else ready_s
+        host_s = math.inf
+        if self._host_changes:
+            host_s = self._host_changes[-1].time_s
+            first_s = min(first_s, host_s)
         if to_come and to_come[-1].arrival_s < first_s:
             first_s = to_come[-1].arrival_s
         last_s = first_s
         end_s = first_s + instants.tolerance_s(first_s)
-        for time_s in (wake_s, ready_s):
+        for time_s in (wake_s, ready_s, host_s):
             if last_s < time_s <= end_s:
                 last_s = time_s
         for job in reversed(to_come):
@@ -451,8 +485,9 @@ class _Simulation:
             state=None
             if job.deadline_s is None
             else schedules.state_at_end(now, job.deadline_at_s),
-            preemptions=len(stays),
+            preemptions=sum(not stay.lost for stay in stays),
             stays=stays,
+            interruptions=sum(stay.lost for stay in stays),
         )
         if self._on_end is not None:
             self._on_end()
@@ -514,27 +549,8 @@ class _Simulation:
     ) -> list[events.Event]:
         """Make a job leave its slot, and queue it again."""
         number = order.slot_id
-        slot, held = self._slots[number], self._holdings[number]
-        assert held is not None
-        if number not in self._at_border:
-            # It exceeded its claim before other jobs started to wait.
-            assert isinstance(self._engine, fluid.FluidEngine)
-            left_bytes = self._engine.stop(number, now)
-            held.done_bytes += int(held.piece_bytes - left_bytes)
-        job, before = held.job, self._stays.get(held.job.id, ())
-        self._stays[job.id] = (
-            *before,
-            schedules.Stay(
-                slot.host,
-                slot.place,
-                held.start_s,
-                now,
-                held.done_bytes - sum(stay.done_bytes for stay in before),
-            ),
-        )
-        self._holdings[number] = None
-        self._working -= 1
-        self.waiting[job.id] = job
+        held = self._stop(number, now)
+        job = held.job
         correction = self._claims[job.id] / _first_claim(job)
         if order.reason == codes.YIELDED:
             # As in the conductor, a job loses its place because of a wrong
@@ -558,6 +574,68 @@ class _Simulation:
                 yields=True,
             ),
         ]
+
+    def _stop(
+        self, number: int, now: float, *, lost: bool = False
+    ) -> _Holding:
+        """Stop the work of a slot; its job waits for another one.
+
+        :param lost: whether the slot's host is lost.
+        """
+        slot, held = self._slots[number], self._holdings[number]
+        assert held is not None
+        if number not in self._at_border:
+            # Its host is lost, or it exceeded its claim before other jobs
+            # started to wait.
+            assert isinstance(self._engine, fluid.FluidEngine)
+            left_bytes = self._engine.stop(number, now)
+            held.done_bytes += int(held.piece_bytes - left_bytes)
+        job, before = held.job, self._stays.get(held.job.id, ())
+        self._stays[job.id] = (
+            *before,
+            schedules.Stay(
+                slot.host,
+                slot.place,
+                held.start_s,
+                now,
+                held.done_bytes - sum(stay.done_bytes for stay in before),
+                lost,
+            ),
+        )
+        self._holdings[number] = None
+        self._working -= 1
+        self.waiting[job.id] = job
+        return held
+
+    def _change_hosts(self, now: float) -> Iterator[events.Event]:
+        """Take hosts down, and bring them back."""
+        while self._host_changes and self._host_changes[-1].time_s <= now:
+            _, is_lost, host = self._host_changes.pop()
+            if is_lost:
+                yield from self._lose(host, now)
+            else:
+                slots = self._for_jobs[host]
+                yield events.HostUp(_host(self._cluster, host, slots))
+
+    def _lose(self, host: int, now: float) -> Iterator[events.Event]:
+        """Lose a host; the core queues the jobs of its slots again."""
+        numbers = {slot.number for slot in self._for_jobs[host]}
+        programmed = {number for _, number in self._programming} & numbers
+        self._programming = [
+            each for each in self._programming if each[1] not in numbers
+        ]
+        heapq.heapify(self._programming)
+        yield events.HostLost(host)
+        for number in sorted(numbers):
+            self._programmed[number] = None
+            held = self._holdings[number]
+            if number in programmed:
+                assert held is not None
+                self._holdings[number] = None
+                self.waiting[held.job.id] = held.job
+            elif held is not None:
+                self._stop(number, now, lost=True)
+                yield events.JobProgress(held.job.id, held.done_bytes)
 
     def _assign(
         self, order: instructions.Program, now: float
@@ -670,12 +748,9 @@ def _model_job(
 
 
 def _topology(
-    cluster: scenarios.Cluster, slots: list[base.Slot]
+    cluster: scenarios.Cluster, by_host: Mapping[int, list[base.Slot]]
 ) -> list[events.Event]:
     """Return the events that describe the cluster to the core."""
-    by_host: dict[int, list[base.Slot]] = {}
-    for slot in slots:
-        by_host.setdefault(slot.host, []).append(slot)
     library = tuple(
         model.Accelerator(
             name,

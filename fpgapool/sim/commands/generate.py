@@ -67,6 +67,11 @@ def _show(
         f"{found['mean_bytes'] / 1e6:.1f} MB, "
         f"{found['total_bytes'] / 1e12:.3f} TB, last arrival after "
         f"{found['last_arrival_s']:.1f} s{until_then}",
+        *(
+            [f"outages: {len(scenario.outages)} of hosts with a board"]
+            if scenario.outages
+            else []
+        ),
         f"strategies: {', '.join(scenario.strategies)}",
         f"written: {path}",
     ]

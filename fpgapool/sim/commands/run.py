@@ -290,6 +290,7 @@ def _show(
         },
     )
     _show_usage(console, found)
+    _show_outages(console, found)
     _print(
         console,
         "Deadlines: share met, and energy of the run per deadline met",
@@ -444,6 +445,25 @@ def _show_usage(
             *(["preemptions"] if has_preempted else []),
         ],
         rows,
+    )
+
+
+def _show_outages(
+    console: rich.console.Console, found: Mapping[str, results.Result]
+) -> None:
+    _print(
+        console,
+        "Outages of hosts, and jobs that lost the slots that worked for them",
+        ("outages", "lost slot time", "interruptions"),
+        {
+            name: (
+                str(lost.count),
+                f"{lost.lost_slot_s:.0f} slot-s",
+                str(lost.interruptions),
+            )
+            for name, one in found.items()
+            if (lost := one.details.outages) is not None
+        },
     )
 
 

@@ -17,6 +17,7 @@ from fpgapool.sim import errors
 from fpgapool.sim import screen
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import distributions
+from fpgapool.sim.inputs import outages
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
 from fpgapool.sim.inputs import scenario_options
@@ -77,6 +78,7 @@ def make(
         cluster=cluster,
         strategies=strategies,
         jobs=jobs,
+        outages=_outages(arguments, cluster, jobs),
     )
     scenario_files.check_all(scenario, source)
     return scenario, expected
@@ -141,6 +143,33 @@ def _power(arguments: argparse.Namespace) -> scenarios.Power | None:
         if getattr(arguments, name) is not None
     }
     return scenarios.Power(**given) if given else None
+
+
+def _outages(
+    arguments: argparse.Namespace,
+    cluster: scenarios.Cluster,
+    jobs: Iterable[scenarios.JobSpec],
+) -> tuple[scenarios.Outage, ...]:
+    """Draw the outages until the last arrival."""
+    up_s, down_s = arguments.mean_up_s, arguments.mean_down_s
+    if up_s is None and down_s is None:
+        return ()
+    if down_s is None:
+        raise errors.InputError("--mean-up-s", "", "requires --mean-down-s")
+    if up_s is None:
+        raise errors.InputError("--mean-down-s", "", "requires --mean-up-s")
+    until_s = max(job.arrival_s for job in jobs)
+    count = len(cluster.fpga_hosts) * until_s / (up_s + down_s)
+    if count > scenarios.MAX_OUTAGES:
+        raise errors.InputError(
+            "--mean-up-s",
+            "",
+            f"{count:.3g} outages exceed the limit of "
+            f"{scenarios.MAX_OUTAGES:.0e}",
+        )
+    return outages.draw(
+        cluster.fpga_hosts, up_s, down_s, until_s, arguments.seed
+    )
 
 
 # -- the strategies ----------------------------------------------------------

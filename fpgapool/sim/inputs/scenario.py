@@ -29,6 +29,7 @@ MAX_HOSTS: typing.Final = 100_000
 MAX_SLOTS_PER_DEVICE: typing.Final = 1000
 MAX_SLOTS: typing.Final = 1_000_000
 MAX_JOBS: typing.Final = 2_000_000
+MAX_OUTAGES: typing.Final = 1_000_000
 MAX_BYTES: typing.Final = 1e18
 MAX_BYTES_PER_S: typing.Final = 1e15
 MIN_BYTES_PER_S: typing.Final = 1e-3
@@ -418,6 +419,17 @@ class Group(_Record, frozen=True):
     end_s: _Span | None = None
 
 
+class Outage(_Record, frozen=True, gc=False):
+    """A time without the board of a host.
+
+    :ivar end_s: when it is back; None: never.
+    """
+
+    host: _Number
+    start_s: _Time
+    end_s: _Time | None = None
+
+
 class Scenario(_Record, frozen=True):
     """The whole content of a scenario file.
 
@@ -427,6 +439,7 @@ class Scenario(_Record, frozen=True):
         cluster, otherwise only the first ones.
     :ivar max_priorities: by tenant, the highest priority of its jobs that
         counts against other tenants; 0 for tenants that are not listed.
+    :ivar outages: those of one host do not overlap.
     """
 
     format: typing.Literal["fpgapool-scenario/1"]
@@ -439,6 +452,9 @@ class Scenario(_Record, frozen=True):
     expected: dict[str, schedules.Outcome] | None = None
     groups: tuple[Group, ...] = ()
     max_priorities: dict[str, _Number] = {}
+    outages: typing.Annotated[
+        tuple[Outage, ...], msgspec.Meta(max_length=MAX_OUTAGES)
+    ] = ()
 
     @property
     def slot_count(self) -> int:

@@ -268,6 +268,7 @@ def _problems(scenario: scenarios.Scenario) -> _Problems:
             yield f"strategies.{name}.elasticity", "requires groups"
     yield from _problems_of_jobs(scenario)
     yield from _problems_of_models(scenario)
+    yield from _problems_of_outages(scenario)
 
 
 def _problems_of_cluster(cluster: scenarios.Cluster) -> _Problems:
@@ -366,6 +367,32 @@ def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:
                         f"jobs[{at}].{member}",
                         "requires cluster.heartbeat_s",
                     )
+
+
+def _problems_of_outages(scenario: scenarios.Scenario) -> _Problems:
+    if not scenario.outages:
+        return
+    member = models.member_of(scenario.cluster)
+    if scenario.groups or member is not None:
+        other = "groups" if member is None else f"cluster.{member}"
+        yield "outages", f"cannot be combined with {other}"
+    boards = set(scenario.cluster.fpga_hosts)
+    last_ends_s: dict[int, float] = {}
+    for at, outage in sorted(
+        enumerate(scenario.outages), key=lambda each: each[1].start_s
+    ):
+        place, host = f"outages[{at}]", outage.host
+        if host not in boards:
+            yield f"{place}.host", f"host {host} has no board"
+        end_s = math.inf if outage.end_s is None else outage.end_s
+        if end_s <= outage.start_s:
+            yield f"{place}.end_s", f"is not above {outage.start_s:g}"
+        if outage.start_s < last_ends_s.get(host, 0.0):
+            yield (
+                f"{place}.start_s",
+                f"lies within another outage of host {host}",
+            )
+        last_ends_s[host] = end_s
 
 
 def _problems_of_groups(scenario: scenarios.Scenario) -> _Problems:

@@ -152,6 +152,18 @@ _CLUSTER: dict[str, tuple[float | None, _Type, str]] = {
         _FROM_0,
         "time to program another accelerator into a slot",
     ),
+    "--mean-up-s": (
+        None,
+        _ABOVE_0,
+        "mean time before a host with a board is lost; requires "
+        "--mean-down-s; default: no host is lost",
+    ),
+    "--mean-down-s": (
+        None,
+        _ABOVE_0,
+        "mean time until it is back; hosts that are up at the last arrival "
+        "stay",
+    ),
     **{
         option: (
             None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import pathlib
 import typing
 from collections.abc import Mapping
@@ -54,6 +55,19 @@ class Energy(msgspec.Struct, frozen=True, omit_defaults=True):
     cores_j: float = 0.0
 
 
+class Outages(msgspec.Struct, frozen=True):
+    """What outages of hosts cost until the makespan.
+
+    :ivar count: number of outages.
+    :ivar lost_slot_s: slot-seconds without the hosts.
+    :ivar interruptions: how often jobs lost the slots that worked for them.
+    """
+
+    count: int
+    lost_slot_s: float
+    interruptions: int
+
+
 class HostDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """One host.
 
@@ -79,6 +93,7 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     :ivar treatment: slowdowns, programmings and fairness; None: jobs need more
         than slots.
     :ivar warm_up_jobs: number of the first jobs that metrics leave out.
+    :ivar outages: None: the scenario has none.
     """
 
     p50_s: float
@@ -92,6 +107,7 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     preemptions: int = 0
     treatment: metrics.Treatment | None = None
     warm_up_jobs: int = 0
+    outages: Outages | None = None
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -328,6 +344,25 @@ def _details(
         tenants_j=tenants_j,
         preemptions=sum(outcome.preemptions for outcome in outcomes),
         warm_up_jobs=len(outcomes) - len(specs),
+        outages=_outages(scenario, outcomes),
+    )
+
+
+def _outages(
+    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
+) -> Outages | None:
+    if not scenario.outages:
+        return None
+    makespan_s = max(outcome.finish_s for outcome in outcomes)
+    seen = [each for each in scenario.outages if each.start_s < makespan_s]
+    return Outages(
+        len(seen),
+        math.fsum(
+            scenario.cluster.slot_count(outage.host)
+            * (min(outage.end_s or math.inf, makespan_s) - outage.start_s)
+            for outage in seen
+        ),
+        sum(outcome.interruptions for outcome in outcomes),
     )
 
 

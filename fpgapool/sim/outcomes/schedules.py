@@ -46,10 +46,12 @@ class InContainer(msgspec.Struct, frozen=True):
     reprogrammings: int
 
 
-class Stay(msgspec.Struct, frozen=True):
-    """A time in a slot that the job then had to leave to another job.
+class Stay(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A time in a slot that the job then had to leave or lost.
 
     :ivar done_bytes: input that was computed there.
+    :ivar lost: whether the slot's host was lost; otherwise another job got the
+        slot.
     """
 
     host: int
@@ -57,6 +59,7 @@ class Stay(msgspec.Struct, frozen=True):
     start_s: float
     finish_s: float
     done_bytes: int
+    lost: bool = False
 
 
 class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -73,8 +76,9 @@ class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     :ivar container: what its tasks used; None: there are no containers. The
         job starts when it gets its host. It has no ``slot``, because it shares
         the host's slots.
+    :ivar interruptions: how often the host of its slot was lost.
     :ivar preemptions: how often it had to leave its slot to another job.
-    :ivar stays: the slots that it had to leave, if there are no cores.
+    :ivar stays: the slots that it had to leave or lost, if there are no cores.
     :ivar energy_j: energy that it added to that of idle devices and hosts;
         None: the scenario has no power values, or it has not been computed
         yet.
@@ -92,6 +96,7 @@ class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     stays: tuple[Stay, ...] = ()
     energy_j: float | None = None
     container: InContainer | None = None
+    interruptions: int = 0
 
     @property
     def worked_s(self) -> float:

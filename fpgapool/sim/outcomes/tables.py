@@ -42,6 +42,7 @@ COLUMNS = {
     "local": "bool_",
     "programmings": "int64",
     "preemptions": "int64",
+    "interruptions": "int64",
     "energy_j": "float64",
     "warm_up": "bool_",
 }
@@ -143,6 +144,7 @@ def _rows(
             outcome.local,
             programmed,
             outcome.preemptions,
+            outcome.interruptions,
             outcome.energy_j,
             job.arrival_s < warm_up_s,
         )

@@ -8,6 +8,7 @@ Shares and energy cover the time from 0 to the makespan.
 
 from __future__ import annotations
 
+import bisect
 import typing
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -248,12 +249,31 @@ def _programmed(
     order = np.lexsort((starts_s, slots, hosts))
     before, after = order[:-1], order[1:]
     programmed = np.ones(len(visits), dtype=np.bool_)
+    outages = _outages_before(scenario, visits)
     programmed[after] = (
         (hosts[before] != hosts[after])
         | (slots[before] != slots[after])
         | (kinds[before] != kinds[after])
+        | (outages[before] != outages[after])
     )
     return programmed
+
+
+def _outages_before(
+    scenario: scenarios.Scenario, visits: Sequence[_Visit]
+) -> _Places:
+    """Return how many outages of its host had begun before each visit."""
+    begun_s: dict[int, list[float]] = {}
+    for outage in scenario.outages:
+        begun_s.setdefault(outage.host, []).append(outage.start_s)
+    for starts_s in begun_s.values():
+        starts_s.sort()
+    return np.array(
+        [
+            bisect.bisect_left(begun_s.get(visit.host, ()), visit.start_s)
+            for visit in visits
+        ]
+    )
 
 
 def energy(
