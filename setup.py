@@ -3,8 +3,8 @@
 """Builds the package.
 
 With ``FPGAPOOL_COMPILE=1`` in the environment mypyc makes C of the modules
-that each decision runs through. That takes a compiler of C, Python's headers
-and half a minute.
+that each decision, or each step of a simulation, runs through. That takes a
+compiler of C, Python's headers and half a minute.
 """
 
 import os
@@ -12,9 +12,10 @@ import sys
 
 import setuptools
 
-#: What is compiled. All else stays Python: what decisions seldom or never run
-#: through; events, instructions and the model, as mypyc does not know the
-#: decorators of their classes; and what plug-ins inherit from.
+#: What is compiled. All else stays Python: what decisions and simulations
+#: seldom or never run through; what numba compiles; events, instructions and
+#: the model, as mypyc does not know the decorators of their classes; and what
+#: plug-ins inherit from.
 NATIVE = (
     "fpgapool/core/ordered.py",
     "fpgapool/core/queues/ageing.py",
@@ -33,6 +34,7 @@ NATIVE = (
     "fpgapool/core/topology/slot_table.py",
     "fpgapool/core/topology/slots.py",
     "fpgapool/core/view.py",
+    "fpgapool/sim/simulation.py",
     "fpgapool/strategies/joint/candidates.py",
     "fpgapool/strategies/joint/pairs.py",
     "fpgapool/strategies/placements/offers.py",

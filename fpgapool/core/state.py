@@ -363,6 +363,7 @@ class PoolState:
                 self._program(self._strategy.assign(view, view.now))
         self._outcome.pass_due = False
         self._look_s = self._next_look_s()
+        jobs.look_s = math.inf
         jobs.forget_arrivals()
         view.touched.clear()
 

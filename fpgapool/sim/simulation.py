@@ -20,6 +20,7 @@ import numpy as np
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core.queues import overruns
@@ -258,6 +259,7 @@ def _host_changes(
     return sorted(found, reverse=True)
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class _Holding:
     """A job in its slot.
 
@@ -299,6 +301,7 @@ class _Holding:
         self.piece_bytes = 0.0
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class _Simulation:
     """One run.
 
@@ -360,18 +363,19 @@ class _Simulation:
         # (end of programming, slot)
         self._programming: list[tuple[float, int]] = []
         self._wake_s = math.inf
-        # Latest first, so that the next job is at the end.
-        self._to_come = sorted(
-            scenario.jobs,
-            key=operator.attrgetter("arrival_s", "id"),
-            reverse=True,
+        self._jobs = sorted(
+            scenario.jobs, key=operator.attrgetter("arrival_s", "id")
         )
+        # The number of jobs that have arrived.
+        self._come = 0
+        # When the next job arrives.
+        self._arrival_s = self._arrival_of(0)
 
     def run(self) -> None:
         """Run until the last job that can end has ended."""
         topology = _topology(self._cluster, self._for_jobs)
         self._pool.step([*topology, self._caps, self._limits], 0.0)
-        while self._to_come or self._working or self._goes_on():
+        while self._arrival_s < math.inf or self._working or self._goes_on():
             now, done = self._engine.advance(self._next_s())
             if now == math.inf:
                 return
@@ -384,9 +388,8 @@ class _Simulation:
                 batch += self._programmed_slots(now)
             if self._host_changes:
                 batch += self._change_hosts(now)
-            to_come = self._to_come
-            while to_come and to_come[-1].arrival_s <= now:
-                batch.append(self._arrival(to_come.pop()))
+            while self._arrival_s <= now:
+                batch.append(self._arrive())
             if self._wake_s <= now:
                 self._wake_s = math.inf
                 batch.append(events.Wake())
@@ -419,25 +422,34 @@ class _Simulation:
         It is the latest of those that are one instant with the first, so that
         none of them comes before its time.
         """
-        wake_s, to_come = self._wake_s, self._to_come
+        wake_s, arrival_s = self._wake_s, self._arrival_s
         ready_s = self._programming[0][0] if self._programming else math.inf
         first_s = wake_s if wake_s < ready_s else ready_s
         host_s = math.inf
         if self._host_changes:
             host_s = self._host_changes[-1].time_s
-            first_s = min(first_s, host_s)
-        if to_come and to_come[-1].arrival_s < first_s:
-            first_s = to_come[-1].arrival_s
+            if host_s < first_s:
+                first_s = host_s
+        if arrival_s < first_s:
+            first_s = arrival_s
+        elif first_s == math.inf:
+            return first_s
         last_s = first_s
         end_s = first_s + instants.tolerance_s(first_s)
         for time_s in (wake_s, ready_s, host_s):
             if last_s < time_s <= end_s:
                 last_s = time_s
-        for job in reversed(to_come):
-            if job.arrival_s > end_s:
-                break
-            last_s = max(last_s, job.arrival_s)
+        at = self._come
+        while arrival_s <= end_s:
+            if last_s < arrival_s:
+                last_s = arrival_s
+            at += 1
+            arrival_s = self._arrival_of(at)
         return last_s
+
+    def _arrival_of(self, at: int) -> float:
+        """Return when a job arrives; infinite: there is no such job."""
+        return self._jobs[at].arrival_s if at < len(self._jobs) else math.inf
 
     def _end_piece(
         self, number: int, now: float, batch: list[events.Event]
@@ -474,15 +486,15 @@ class _Simulation:
         self._holdings[number] = None
         self._working -= 1
         del self._claims[job.id]
-        stays = self._stays.pop(job.id, ())
+        stays = self._stays.pop(job.id, ()) if self._stays else ()
         self.outcomes[job.id] = schedules.JobOutcome(
-            id=job.id,
-            start_s=held.start_s,
-            finish_s=now,
-            host=slot.host,
-            slot=slot.place,
-            local=slot.host == job.host,
-            state=None
+            job.id,
+            held.start_s,
+            now,
+            slot.host,
+            slot.place,
+            slot.host == job.host,
+            None
             if job.deadline_s is None
             else schedules.state_at_end(now, job.deadline_at_s),
             preemptions=sum(not stay.lost for stay in stays),
@@ -522,7 +534,10 @@ class _Simulation:
             self._work(number, held, now)
             yield events.SlotReady(number, held.generation)
 
-    def _arrival(self, job: scenarios.JobSpec) -> events.Event:
+    def _arrive(self) -> events.Event:
+        job = self._jobs[self._come]
+        self._come += 1
+        self._arrival_s = self._arrival_of(self._come)
         self.waiting[job.id] = job
         correction = self._learnt.correction(job.tenant, job.accelerator)
         claim_bytes = correction * _first_claim(job)
@@ -676,17 +691,19 @@ class _Simulation:
         """Let a slot compute up to the next border or to the end."""
         job, slot = held.job, self._slots[number]
         profile = self._profiles[job.accelerator]
-        held.piece_bytes = min(
-            job.size_bytes - held.done_bytes,
-            held.quantum_bytes,
+        piece_bytes = job.size_bytes - held.done_bytes
+        if piece_bytes > held.quantum_bytes:
+            piece_bytes = held.quantum_bytes
+        if piece_bytes > held.limit_bytes - held.done_bytes:
             # A claim below one byte is exceeded by the first byte.
-            max(held.limit_bytes - held.done_bytes, 1),
-        )
+            limit_bytes = max(held.limit_bytes - held.done_bytes, 1)
+            piece_bytes = min(piece_bytes, limit_bytes)
+        held.piece_bytes = piece_bytes
         self._engine.start(
             slot,
             base.Transfer(
                 job.host,
-                held.piece_bytes,
+                piece_bytes,
                 self._peak_bytes_per_s(number, job),
                 profile.return_ratio,
             ),

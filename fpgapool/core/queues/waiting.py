@@ -239,10 +239,6 @@ class WaitingJobs(lanes.Lanes):
         """Request another pass at this time, or earlier if one is due."""
         self.look_s = min(self.look_s, time_s)
 
-    def forget_arrivals(self) -> None:
-        super().forget_arrivals()
-        self.look_s = math.inf
-
     def release_due(self, now: float) -> bool:
         """Let jobs that have waited long enough use other hosts.
 

@@ -15,22 +15,11 @@ from fpgapool.sim.inputs import scenario
 _NOWHERE = -1
 
 
-class _NewFlow(typing.NamedTuple):
-    """A flow to start; -1: none, or a pipe that it does not use."""
-
-    flow: int
-    dma: int
-    egress: int
-    ingress: int
-    back_egress: int
-    back_ingress: int
-    return_ratio: float
-    cap: float
-    total: float
-    now: float
-
-
-_NO_FLOW = _NewFlow(*[_NOWHERE] * 6, *[0.0] * 4)
+#: A flow to start: see :func:`_advance`.
+_NewFlow: typing.TypeAlias = tuple[
+    int, int, int, int, int, int, float, float, float, float
+]
+_NO_FLOW: _NewFlow = (-1, -1, -1, -1, -1, -1, 0.0, 0.0, 0.0, 0.0)
 
 
 class FluidEngine(base.Engine):
@@ -45,7 +34,7 @@ class FluidEngine(base.Engine):
         # A flow to start, and when to share the pipes. Both wait until rates
         # matter: one call for them and for the ends of flows is faster than
         # three.
-        self._new = _NO_FLOW
+        self._new: _NewFlow = _NO_FLOW
         self._settle_s = math.inf
         # Whether a flow has started or ended since pipes were last shared.
         self._is_stale = False
@@ -54,22 +43,21 @@ class FluidEngine(base.Engine):
         self._is_compiled = False
         # What the functions work on: the network or its matrices.
         self._vectors: tuple[typing.Any, ...] = (self._net,)
-        self._update: typing.Any = _update
-        self._finish: typing.Any = _finish
+        self._advance: typing.Any = _advance
 
     def _compile(self) -> None:
         self._is_compiled = True
         self._vectors = compiling.matrices(self._net)
         self._net = sharing.network_of(*self._vectors)
-        self._update = compiling.compiled(_update_in)
-        self._finish = compiling.compiled(_finish_in)
+        self._advance = compiling.compiled(_advance_in)
 
     def start(
         self, slot: base.Slot, transfer: base.Transfer, now: float
     ) -> None:
         if not self._is_compiled and compiling.pays(1):
             self._compile()
-        self._catch_up()
+        if self._settle_s < math.inf or self._new is not _NO_FLOW:
+            self._go_on(-math.inf)
         self._is_stale = True
         source = transfer.source
         first_egress = self._pipes.first_egress
@@ -81,7 +69,8 @@ class FluidEngine(base.Engine):
             if source is not None:
                 egress = first_egress + source
                 back_ingress = first_ingress + source
-        self._new = _NewFlow(
+        # Flat: compiled functions inspect each tuple that they get.
+        self._new = (
             slot.number,
             slot.device,
             egress,
@@ -114,9 +103,14 @@ class FluidEngine(base.Engine):
 
     def _catch_up(self) -> None:
         if self._settle_s < math.inf or self._new is not _NO_FLOW:
-            self._update(*self._vectors, self._new, self._settle_s)
-            self._new, self._settle_s = _NO_FLOW, math.inf
-            self._due_s = -math.inf
+            self._go_on(-math.inf)
+
+    def _go_on(self, limit_s: float) -> tuple[float, int, int]:
+        time_s, count, first, self._due_s = self._advance(
+            *self._vectors, *self._new, self._settle_s, limit_s
+        )
+        self._new, self._settle_s = _NO_FLOW, math.inf
+        return time_s, count, first
 
     def advance(self, limit_s: float) -> tuple[float, list[int]]:
         if (
@@ -125,15 +119,12 @@ class FluidEngine(base.Engine):
             and self._new is _NO_FLOW
         ):
             return limit_s, []
-        time_s, count, self._due_s = self._finish(
-            *self._vectors, self._new, self._settle_s, limit_s
-        )
-        self._new, self._settle_s = _NO_FLOW, math.inf
+        time_s, count, first = self._go_on(limit_s)
         if not count:
             return time_s, []
         self._is_stale = True
         if count == 1:
-            return time_s, [int(self._net.found[0])]
+            return time_s, [first]
         return time_s, sorted(map(int, self._net.found[:count]))
 
     def rates(self) -> list[float]:
@@ -141,57 +132,77 @@ class FluidEngine(base.Engine):
         return self._net.rate[: self._slots]
 
 
-def _update_in(
-    wholes: typing.Any, numbers: typing.Any, new: _NewFlow, settle_s: float
-) -> None:
-    _update(sharing.network_of(wholes, numbers), new, settle_s)
-
-
-def _finish_in(
+def _advance_in(
     wholes: typing.Any,
     numbers: typing.Any,
-    new: _NewFlow,
+    flow: int,
+    dma: int,
+    egress: int,
+    ingress: int,
+    back_egress: int,
+    back_ingress: int,
+    return_ratio: float,
+    cap: float,
+    total: float,
+    now: float,
     settle_s: float,
     limit_s: float,
-) -> tuple[float, int, float]:
-    net = sharing.network_of(wholes, numbers)
-    return _finish(net, new, settle_s, limit_s)
+) -> tuple[float, int, int, float]:
+    return _advance(
+        sharing.network_of(wholes, numbers),
+        flow,
+        dma,
+        egress,
+        ingress,
+        back_egress,
+        back_ingress,
+        return_ratio,
+        cap,
+        total,
+        now,
+        settle_s,
+        limit_s,
+    )
 
 
 @compiling.in_place
-def _update(net: sharing.Network, new: _NewFlow, settle_s: float) -> None:
-    """Start a flow, and share the pipes unless the time is infinite."""
-    if new.flow >= 0:
-        _start(net, new)
+def _advance(
+    net: sharing.Network,
+    flow: int,
+    dma: int,
+    egress: int,
+    ingress: int,
+    back_egress: int,
+    back_ingress: int,
+    return_ratio: float,
+    cap: float,
+    total: float,
+    now: float,
+    settle_s: float,
+    limit_s: float,
+) -> tuple[float, int, int, float]:
+    """Start a flow, share the pipes, and end the flows that are done.
+
+    :param flow: the flow to start; -1: none.
+    :param egress: a pipe of the flow; like the next three, -1: it uses none.
+    :param settle_s: when to share the pipes; infinite: not now.
+    :returns: what :func:`.sharing.collect_done` does, the first flow that has
+        ended, and the time before which no other flow ends at its present
+        rate.
+    """
+    if flow >= 0:
+        sharing.use(net, flow, dma, 1.0)
+        for pipe in (egress, ingress):
+            if pipe >= 0:
+                sharing.use(net, flow, pipe, 1.0)
+        if return_ratio > 0.0:
+            for pipe in (back_egress, back_ingress):
+                if pipe >= 0:
+                    sharing.use(net, flow, pipe, return_ratio)
+        sharing.start(net, flow, cap, total, now)
     if settle_s < math.inf:
         sharing.settle(net, settle_s)
-
-
-@compiling.in_place
-def _start(net: sharing.Network, new: _NewFlow) -> None:
-    flow = new.flow
-    sharing.use(net, flow, new.dma, 1.0)
-    for pipe in (new.egress, new.ingress):
-        if pipe >= 0:
-            sharing.use(net, flow, pipe, 1.0)
-    if new.return_ratio > 0.0:
-        for pipe in (new.back_egress, new.back_ingress):
-            if pipe >= 0:
-                sharing.use(net, flow, pipe, new.return_ratio)
-    sharing.start(net, flow, new.cap, new.total, new.now)
-
-
-@compiling.in_place
-def _finish(
-    net: sharing.Network, new: _NewFlow, settle_s: float, limit_s: float
-) -> tuple[float, int, float]:
-    """Apply updates, and end the flows that are done by a time.
-
-    :returns: what :func:`.sharing.collect_done` does, and the time before
-        which no other flow ends at its present rate.
-    """
-    _update(net, new, settle_s)
     time_s, count = sharing.collect_done(net, limit_s)
     for at in range(count):
         sharing.stop(net, net.found[at])
-    return time_s, count, sharing.next_due_s(net)
+    return time_s, count, net.found[0], sharing.next_due_s(net)

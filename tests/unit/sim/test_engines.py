@@ -124,12 +124,12 @@ def test_flows_are_not_looked_at_before_one_can_end(
     engine.start(base.Slot(0, 0, 0, 0), make_transfer(0), 0.0)
     engine.settle(0.0)
     assert engine.advance(0.1) == (0.1, [])
-    finish = engine._finish
-    monkeypatch.delattr(engine, "_finish")
+    advance = engine._advance
+    monkeypatch.delattr(engine, "_advance")
     for now in (0.2, 0.9):
         engine.settle(now)
         assert engine.advance(now) == (now, [])
-    monkeypatch.setattr(engine, "_finish", finish, raising=False)
+    monkeypatch.setattr(engine, "_advance", advance, raising=False)
     assert engine.advance(1.0) == (pytest.approx(1.0), [0])
 
 
