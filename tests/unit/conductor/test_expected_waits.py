@@ -114,6 +114,12 @@ class _Pool:
         return self.waits.remaining(job_id, self.now)
 
 
+def _job(
+    job_id: int, host_id: int | None = None, accelerator: str = "copyx"
+) -> model.Job:
+    return model.Job(job_id, host_id, accelerator, 1000.0, 0.0)
+
+
 @pytest.fixture
 def served() -> _Pool:
     """Give a pool that has served 10 jobs, while 10 others wait."""
@@ -189,6 +195,36 @@ def test_a_job_whose_slot_failed_waits_again() -> None:
 def test_a_lost_host_works_no_longer(served) -> None:
     served.happen(events.HostLost(1))
     assert not served.waits._running
+    assert served.waits._known(_job(50, host_id=1)).is_local is False
+
+
+def test_a_slots_first_session_does_not_teach_how_long_others_take() -> None:
+    pool = _Pool()
+    pool.submit(*range(1, 22))
+    pool.serve(1, each_s=1000.0)
+    assert pool.waits._held_s == 0.0
+    pool.serve(1, each_s=10.0)
+    assert pool.waits._held_s == 10.0
+
+
+def test_slots_of_a_sessions_own_host_are_local(served) -> None:
+    known = served.waits._known
+    assert known(_job(50, host_id=1)).is_local
+    assert not known(_job(51, host_id=2)).is_local
+    assert not known(_job(52, host_id=None)).is_local
+
+
+def test_a_slot_has_the_accelerator_of_its_latest_session(served) -> None:
+    other = model.Accelerator("other", 100.0)
+    first = model.Accelerator("copyx", 100.0)
+    served.happen(events.AcceleratorsChanged((first, other)))
+    assert served.waits._ready == {"copyx": 1}
+    served.serve(10)
+    served.happen(events.JobSubmitted(_job(50, accelerator="other")))
+    served.serve(2)
+    assert +served.waits._ready == {"other": 1}
+    served.happen(events.HostLost(1))
+    assert not +served.waits._ready
 
 
 def test_slots_from_before_a_takeover_work_but_do_not_teach() -> None:
@@ -211,8 +247,10 @@ def test_slots_from_before_a_takeover_work_but_do_not_teach() -> None:
 def test_sessions_that_start_in_one_instant_say_nothing_of_waits() -> None:
     """As many can start in one batch."""
     pool = _Pool()
-    pool.submit(*range(1, 22))
-    pool.serve(1)
+    for job_id in (1, 2):
+        pool.submit(job_id)
+        pool.serve(1)
+    pool.submit(*range(3, 22))
     pool.serve(10, each_s=0.0)
     assert pool.remaining(21) is None
     pool.now += 10.0

@@ -110,3 +110,48 @@ def test_waits_that_were_too_short_make_the_next_ones_longer() -> None:
             calibration.close(estimate, n % 100 + 1.0, served=True)
         factors.append(calibration.factors(3, 100.0, 300.0).expected)
     assert factors[0] > 1.2 * factors[1]
+
+
+def test_caution_does_not_wait_for_the_end_of_a_wait_that_is_too_long() -> (
+    None
+):
+    calibration = calibrated(waiting=40)
+    before = calibration._price
+    calibration.factors(3, 100.0, 199.0)
+    assert calibration._price == before
+    calibration = calibrated(waiting=40)
+    calibration.factors(3, 100.0, 201.0)
+    after = calibration._price
+    assert after < before
+    for one in calibration._seen[3]:
+        calibration.close(one, 300.0, served=True)
+    assert calibration._price == after
+
+
+@hypothesis.given(
+    st.floats(1e-3, 1e9), st.floats(1e-3, 1e3), st.booleans(), st.booleans()
+)
+def test_kinds_are_of_like_estimates_and_like_sessions(
+    raw_s, interval_s, is_local, is_ready
+) -> None:
+    def kind(factor: float = 1.0, *, other: bool = False) -> int:
+        return wait_history.Calibration.kind(
+            raw_s * factor,
+            interval_s * 475.0,
+            is_local=is_local != other,
+            is_ready=is_ready,
+        )
+
+    likeness = wait_history._likeness
+    assert likeness(kind(475.0), kind(475.0)) == 1.0
+    assert likeness(kind(475.0), kind(475.0, other=True)) < 0.1
+    assert 0 <= kind() < wait_history._KINDS
+    assert likeness(kind(), kind(2.0)) >= likeness(kind(), kind(4.0))
+
+
+def test_sessions_with_other_facts_teach_little() -> None:
+    def factors(kind: int) -> wait_history.Factors:
+        return calibrated(*[10.0] * 40).factors(kind, 100.0, 300.0)
+
+    apart = wait_history._STEPS_OF_KINDS
+    assert 3 * factors(3).expected < factors(3 + apart).expected

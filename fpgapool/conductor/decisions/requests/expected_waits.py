@@ -84,6 +84,10 @@ class ExpectedWaits:
         self._waiting = wait_history.Queue()
         #: The job of each slot, and when it began; None: before a takeover.
         self._running: dict[int, tuple[wait_history.Job, float | None]] = {}
+        #: The accelerator of the latest session that ended in each slot, and
+        #: the number of slots with each.
+        self._last: dict[int, str] = {}
+        self._ready = collections.Counter[str]()
         self._started_s = collections.deque[float](maxlen=_STARTS)
         #: Decayed sums over released slots.
         self._done_work_s = self._held_s = 0.0
@@ -113,6 +117,7 @@ class ExpectedWaits:
                         for slot_id, running in self._running.items()
                         if self._core.hold(slot_id) is not None
                     }
+                    self._forget_down()
 
     def obey(
         self, orders: Iterable[instructions.Instruction], now: float
@@ -126,6 +131,15 @@ class ExpectedWaits:
                     self._leave(order.job_id, now, served=False)
                 case instructions.Requeue():
                     self._wait_again(order.job_id)
+
+    def _forget_down(self) -> None:
+        slots = self._core.view.slots.slots
+        self._last = {
+            slot_id: name
+            for slot_id, name in self._last.items()
+            if slot_id in slots and slots[slot_id].works
+        }
+        self._ready = collections.Counter(self._last.values())
 
     def _submit(self, job: model.Job) -> None:
         record = self._core.view.jobs.records.get(job.id)
@@ -153,6 +167,20 @@ class ExpectedWaits:
             self._core.order_key(late),
             job.claimed_bytes / accelerator.peak_bytes_per_s,
             job.arrival_s,
+            job.accelerator,
+            self._is_local(job, accelerator),
+        )
+
+    def _is_local(
+        self, job: model.Job, accelerator: model.Accelerator
+    ) -> bool:
+        if job.host_id is None:
+            return False
+        host = self._core.view.slots.hosts.get(job.host_id)
+        shapes = self._core.view.shapes_for(accelerator)
+        return host is not None and any(
+            count > 0 and (not shapes or shape in shapes)
+            for shape, count in host.up_shapes.items()
         )
 
     def _leave(self, job_id: int, now: float, *, served: bool) -> None:
@@ -175,7 +203,17 @@ class ExpectedWaits:
 
     def _release(self, slot_id: int, now: float) -> None:
         job, began_s = self._running.pop(slot_id, (None, None))
-        if job is not None and began_s is not None:
+        if job is None:
+            return
+        before = self._last.get(slot_id)
+        self._last[slot_id] = job.accelerator
+        self._ready[job.accelerator] += 1
+        if before is None:
+            # A slot's first session is programmed, which later ones may not
+            # be; and in a young pool only short ones have ended.
+            return
+        self._ready[before] -= 1
+        if began_s is not None:
             self._done_work_s = self._done_work_s * _KEPT + job.work_s
             self._held_s = self._held_s * _KEPT + now - began_s
 
@@ -220,7 +258,12 @@ class ExpectedWaits:
         raw_s = self._raw_s(job, interval_s, now)
         if raw_s <= 0:
             return None
-        kind = self._calibration.kind(raw_s, interval_s)
+        kind = self._calibration.kind(
+            raw_s,
+            interval_s,
+            is_local=job.is_local,
+            is_ready=self._ready[job.accelerator] > 0,
+        )
         factors = self._calibration.factors(kind, raw_s, now)
         expected = factors.expected
         wait = Wait(

@@ -38,6 +38,7 @@ class Job:
     """A session's work, and its places in the queue.
 
     :ivar late_key: the key that it would have if it had only just arrived.
+    :ivar is_local: whether the host of its data has slots for it.
     :ivar size: binary logarithm of its work in seconds, as a whole number.
     """
 
@@ -46,6 +47,8 @@ class Job:
     late_key: ordered.Key
     work_s: float
     arrived_s: float
+    accelerator: str = ""
+    is_local: bool = False
     size: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -204,14 +207,17 @@ def _step(size: int, job: Job) -> int:
 
 
 # Kinds of estimates: by how many mean intervals between two slots, in powers
-# of two.
-_KINDS = 16
+# of two, and by two facts about the session.
+_STEPS_OF_KINDS = 16
+_KINDS = 4 * _STEPS_OF_KINDS
 # Latest estimates of a kind, and what remains of a weight after each newer
 # one.
 _OBSERVED = 100
 _FADING = 0.96
-# Weight of the estimates of the next shorter and longer kind.
+# Weights of the estimates of the next shorter and longer kind, and of sessions
+# with other facts.
 _NEIGHBOURS = 0.2
+_OTHERS = 0.05
 # Ratios of the actual wait to the estimate that are assumed at first.
 _GUESSES = (0.3, 0.5, 1.0, 1.0, 1.5, 2.5)
 _GUESS_WEIGHT = 0.3
@@ -228,22 +234,23 @@ _TOO_SHORT = 0.08
 # The price of expecting one more mean wait, as a chance to wait more than
 # twice as long as expected: at first, the least, the highest, and by what part
 # one session that waits so long raises caution.
-_PRICE = 0.15
+_PRICE = 0.12
 _LEAST_PRICE, _MOST_PRICE = 0.03, 1.0
-_PRICE_STEP = 0.05
+_PRICE_STEP = 0.02
 # The mean wait is that of so many estimates.
-_MEANS = 100
+_MEANS = 400
 
 
 @dataclasses.dataclass(slots=True)
 class Estimate:
     """A first estimate, which its session's wait will test.
 
-    :ivar kind: see :data:`_KINDS`.
+    :ivar kind: see :meth:`Calibration.kind`.
     :ivar expected_s: how long the session was told that it would wait.
     :ivar mean_s: how long sessions with such an estimate wait on average.
     :ivar left_s: when its wait ended; None: it still waits.
     :ivar is_served: whether it ended with a slot.
+    :ivar is_judged: whether caution has taken it into account.
     """
 
     made_s: float
@@ -253,6 +260,7 @@ class Estimate:
     mean_s: float
     left_s: float | None = None
     is_served: bool = False
+    is_judged: bool = False
 
 
 class Factors(NamedTuple):
@@ -281,14 +289,18 @@ class Calibration:
         self._means_s = collections.deque[float](maxlen=_MEANS)
 
     @staticmethod
-    def kind(raw_s: float, interval_s: float) -> int:
+    def kind(
+        raw_s: float, interval_s: float, *, is_local: bool, is_ready: bool
+    ) -> int:
         """Return the kind of an estimate.
 
         :param interval_s: mean time between two slots.
+        :param is_local: whether the host of the session's data has slots.
+        :param is_ready: whether a slot has its accelerator.
         """
-        if raw_s <= interval_s:
-            return 0
-        return min(int(math.log2(raw_s / interval_s)), _KINDS - 1)
+        step = int(math.log2(max(raw_s / interval_s, 1.0)))
+        facts = is_local + 2 * is_ready
+        return min(step, _STEPS_OF_KINDS - 1) + _STEPS_OF_KINDS * facts
 
     def watch(self, estimate: Estimate) -> None:
         """Follow a session that has been told an estimate."""
@@ -303,7 +315,11 @@ class Calibration:
         estimate.left_s = now
         estimate.is_served = served
         self._closed += 1
-        is_short = now - estimate.made_s > 2 * estimate.expected_s
+        if not estimate.is_judged:
+            self._judge(estimate, is_short=_is_short(estimate, now))
+
+    def _judge(self, estimate: Estimate, *, is_short: bool) -> None:
+        estimate.is_judged = True
         self._price = min(
             max(
                 self._price * math.exp(_PRICE_STEP * (_TOO_SHORT - is_short)),
@@ -321,6 +337,10 @@ class Calibration:
         """
         ended, known = self._known.get(kind, (0, None))
         if known is None or self._closed - ended >= _RENEWED_AFTER:
+            # Caution need not wait for the end of a wait that is too long.
+            for one in self._seen[kind]:
+                if not one.is_judged and _is_short(one, now):
+                    self._judge(one, is_short=True)
             known = self._factors(kind, raw_s, now)
             self._known[kind] = self._closed, known
         return known
@@ -350,12 +370,23 @@ class Calibration:
         """Yield ratios, their weights, and whether they are final."""
         for ratio in _GUESSES:
             yield ratio, _GUESS_WEIGHT, True
-        for near in range(max(kind - 1, 0), min(kind + 2, _KINDS)):
-            weight = 1.0 if near == kind else _NEIGHBOURS
-            for one in reversed(self._seen[near]):
+        for near, seen in enumerate(self._seen):
+            weight = _likeness(kind, near)
+            for one in reversed(seen) if weight else ():
                 until_s = now if one.left_s is None else one.left_s
                 yield (until_s - one.made_s) / one.raw_s, weight, one.is_served
                 weight *= _FADING
+
+
+def _is_short(estimate: Estimate, now: float) -> bool:
+    return now - estimate.made_s > 2 * estimate.expected_s
+
+
+def _likeness(kind: int, other: int) -> float:
+    facts, step = divmod(kind, _STEPS_OF_KINDS)
+    other_facts, other_step = divmod(other, _STEPS_OF_KINDS)
+    likeness = 1.0 if facts == other_facts else _OTHERS
+    return likeness * (1.0, _NEIGHBOURS, 0.0)[min(abs(step - other_step), 2)]
 
 
 def _chances(
