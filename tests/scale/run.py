@@ -195,8 +195,8 @@ class Run:
             self.leave_and_return,
             self.take_over,
             self.reload,
-            self.read,
             self.judge,
+            self.read,
         ):
             started_s = time.monotonic()
             phase()

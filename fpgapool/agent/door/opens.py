@@ -11,9 +11,9 @@ conductor's view of the session shows that it has arrived:
 growing pauses. After ``open_timeout_s`` the client gets
 ``CONDUCTOR_UNAVAILABLE``, and a new session is cancelled.
 * *answered*: a view has arrived. Newer views go to the client. While a session
-is silent, the host's reports name it and its revision, and the conductor sends
-the news again that were lost. A report is never answered otherwise, and the
-conductor's memory is limited, so a session that stays silent is polled, too.
+is silent, the host's reports name it and its revision, so that the conductor
+sends lost news again. It is silent, too, about sessions that have not changed
+and those that it does not remember. So a session that stays silent is polled.
 * *cancelling*: the client has cancelled or closed the session, or disconnected
 before it could use it. The cast is repeated for ``CANCEL_REPEAT_S``, unless
 the client reconnects.
@@ -488,8 +488,8 @@ class Opens:
         """Give up, repeat or poll each entry that is due."""
         effects: list[Effect] = []
         silent: list[tuple[str, str, int]] = []
-        # Sessions to poll before long: one poll of all costs the conductor
-        # much less than many of few.
+        # Sessions to poll later: one poll of all costs the conductor much less
+        # than many of few.
         soon: list[tuple[str, str, int]] = []
         limit_s = POLL_AFTER_INTERVALS * self.poll_interval_s
         for entry in list(self._opens):
