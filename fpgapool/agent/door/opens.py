@@ -346,9 +346,20 @@ class Opens:
         missing.
         """
         entry = self._by_session.get((close.project_id, close.session_id))
-        if entry is None:
+        if entry is None and close.confirmed:
             # An earlier agent process opened it, or it is known to have ended.
-            return [] if close.confirmed else [close]
+            return []
+        if entry is None:
+            # Its client was gone for a while, too. A leader may have died
+            # before it has recorded a close, so it is repeated.
+            entry = _Open(
+                opening=Reopen(
+                    "", close.project_id, close.session_id, close.generation
+                ),
+                gives_up_at_s=now,
+                by_session=(close.project_id, close.session_id),
+            )
+            self._add(entry)
         entry.close = close
         self._detach(entry)
         self._mark_cancelled(entry, codes.CANCELLED_BY_CLIENT, now)

@@ -754,6 +754,31 @@ def test_a_close_is_not_sent_for_ever():
     assert len(tracked) == 0
 
 
+def test_a_close_of_a_session_whose_client_was_gone_is_repeated():
+    """The leader that hears it first may die before it has recorded it."""
+    tracked = active()
+    assert tracked.client_gone(CLIENT, 1.0) == []
+    assert len(tracked) == 0
+    unconfirmed = close(confirmed=False)
+    assert tracked.close(unconfirmed, 1.0) == [unconfirmed]
+    assert tracked.tick(2.0) == [unconfirmed]
+    again = factories.view(state="QUEUED", revision=6, generation=6)
+    assert tracked.heard(again, 2.5) == []
+    assert tracked.tick(4.0) == [unconfirmed]
+    assert tracked.heard(factories.view(state="CLOSED", revision=7), 5.0) == []
+    assert len(tracked) == 0
+
+
+@pytest.mark.parametrize("is_heard_of", [True, False])
+def test_such_a_close_is_not_repeated_for_ever(is_heard_of):
+    tracked = make()
+    tracked.close(close(confirmed=False), 1.0)
+    if is_heard_of:
+        tracked.heard(factories.view(state="ACTIVE", revision=6), 2.0)
+    tracked.tick(61.0)
+    assert len(tracked) == 0
+
+
 def test_a_close_that_no_worker_confirmed_is_sent_at_once():
     unconfirmed = close(confirmed=False)
     tracked = heard(state="ACTIVE")
