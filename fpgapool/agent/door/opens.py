@@ -483,16 +483,15 @@ class Opens:
 
         The next reports omit them.
         """
-        due = [
-            entry
-            for entry in self._opens
-            if entry.view is not None
-            and now - entry.named_at_s >= self.poll_interval_s
-        ][:MAX_POLLED_SESSIONS]
-        found = {}
-        for entry in due:
+        found: dict[str, int] = {}
+        for entry in self._opens:
+            view = entry.view
+            if view is None or now < entry.named_at_s + self.poll_interval_s:
+                continue
+            if len(found) == MAX_POLLED_SESSIONS:
+                break
             entry.named_at_s = now
-            found[entry.view.session_id] = entry.view.revision
+            found[view.session_id] = view.revision
         return found
 
     def tick(self, now: float) -> list[Effect]:
