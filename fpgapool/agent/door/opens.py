@@ -503,7 +503,7 @@ class Opens:
         soon: list[tuple[str, str, int]] = []
         limit_s = POLL_AFTER_INTERVALS * self.poll_interval_s
         for entry in list(self._opens):
-            if now >= entry.gives_up_at_s and self._gives_up(entry):
+            if now >= entry.gives_up_at_s and _gives_up(entry):
                 effects += self._give_up(entry, now)
                 continue
             if now >= entry.next_send_s:
@@ -557,10 +557,6 @@ class Opens:
         )
         return view.state in states.TERMINAL or left_alone
 
-    @staticmethod
-    def _gives_up(entry: _Open) -> bool:
-        return not entry.answered or entry.cancel_reason is not None
-
     def _give_up(self, entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None and entry.view is not None:
             # A connected client is notified once the conductor answers again.
@@ -605,6 +601,10 @@ class Opens:
             if key is not None and index.get(key) is entry:
                 del index[key]
         self._detach(entry)
+
+
+def _gives_up(entry: _Open) -> bool:
+    return not entry.answered or entry.cancel_reason is not None
 
 
 def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
