@@ -547,6 +547,7 @@ class Agent:
             groups=self.desks.reports(),
             power_cap_w=self._boards.power_cap_w,
             chunk_bytes=settings.chunk_bytes,
+            sessions=self._front_door.to_report(),
             **members,
         )
 

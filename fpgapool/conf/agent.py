@@ -153,7 +153,8 @@ After that the request fails with ``CONDUCTOR_UNAVAILABLE``.
         max=3600,
         help="""
 If the agent receives no message about a waiting session for this many
-seconds, it queries the conductor, because the broker may have lost a message.
+seconds, its next report names the session, because the broker may have lost a
+message. After twelve times as long, it queries the conductor.
 """,
     ),
     cfg.BoolOpt(

@@ -220,6 +220,7 @@ class PoolView:
             record, self.shapes_for(accelerator), self.now
         )
         if is_new and group.avoided:
+            self.jobs.avoiding[group] = None
             group.avoiding = self._avoiding(group)
         self.jobs.add(record, group, self.now)
         if record.job.host_id is not None:
@@ -329,9 +330,10 @@ class PoolView:
     def topology_changed(self, host_id: model.HostId) -> None:
         """Update the queues after a host's slots changed."""
         self.touched.add(host_id)
-        for group in list(self.jobs.all_groups()):
-            if group.avoided:
-                self._reconsider(group)
+        for group in list(self.jobs.avoiding):
+            self._reconsider(group)
+        # Only these: there may be many projects and hosts, each with groups.
+        for group in list(self.jobs.of_hosts.get(host_id, ())):
             self.jobs.rehome(group, host_id, self.now)
 
     def _reconsider(self, group: queued.JobGroup) -> None:

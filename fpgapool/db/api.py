@@ -211,7 +211,9 @@ class Database(connected.Connected):
                 accelerators=read(AcceleratorRecord),
                 live_sessions=sessions_sql.live(connection),
                 ending_sessions=read(SessionRecord, sessions_sql.IS_ENDING),
-                lost_sessions=read(SessionRecord, sessions_sql.IS_LOST),
+                failed_sessions=read(
+                    SessionRecord, sessions_sql.HAS_JUST_FAILED
+                ),
                 unknown_sessions=read(SessionRecord, sessions_sql.IS_UNKNOWN),
                 recent_claims=sessions_sql.recent_claims(connection),
                 assignments=read(AssignmentRecord),

@@ -476,8 +476,9 @@ class Snapshot:
 
     :param max_ids: the highest ids in use, by kind of record.
     :param ending_sessions: ended sessions that may still have a slot.
-    :param lost_sessions: sessions that ended a short time ago because they
-        lost their slots, and that may continue in others.
+    :param failed_sessions: sessions that ended a short time ago, not by their
+        clients: some may continue in other slots, and some front doors do not
+        know of the end.
     :param recent_claims: the hosts and claimed bytes of the latest sessions,
         ended or not, in the order of arrival.
     :param usage: rows of the newest day only.
@@ -503,7 +504,7 @@ class Snapshot:
     ending_sessions: list[SessionRecord] = dataclasses.field(
         default_factory=list
     )
-    lost_sessions: list[SessionRecord] = dataclasses.field(
+    failed_sessions: list[SessionRecord] = dataclasses.field(
         default_factory=list
     )
     unknown_sessions: list[SessionRecord] = dataclasses.field(

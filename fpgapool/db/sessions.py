@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -17,7 +18,6 @@ from fpgapool.db import answers
 from fpgapool.db import models
 from fpgapool.db import records
 from fpgapool.db import rows
-from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import scheduling
 from fpgapool.vocabulary import states
 
@@ -39,46 +39,75 @@ IS_UNKNOWN = sa.and_(
 )
 
 #: How long after losing its slot a session may request another. A client needs
-#: time for that: it first looks for the worker, then for a conductor.
-_REOPENED_S = 120.0
-#: Sessions that ended because they lost their slots, at most _REOPENED_S
+#: time for that: it first looks for the worker, then for a conductor. Front
+#: doors ask much earlier for ends that they have not heard of.
+_REMEMBERED_S = 120.0
+#: Sessions that ended otherwise than by their clients, at most _REMEMBERED_S
 #: before the most recent end of any session.
-IS_LOST = sa.and_(
-    _COLUMNS.state.in_(
-        [
-            state
-            for state, moves in states.SESSION_MOVES.items()
-            if "reopen" in moves
-        ]
-    ),
-    _COLUMNS.reason.in_(sorted(codes.REOPENABLE)),
+HAS_JUST_FAILED = sa.and_(
+    _COLUMNS.state.in_(sorted(states.TERMINAL - {states.CLOSED})),
     _COLUMNS.finished_at
     >= sa.select(
-        sa.func.max(models.sessions.alias("last").c.finished_at) - _REOPENED_S
+        sa.func.max(models.sessions.alias("last").c.finished_at)
+        - _REMEMBERED_S
     ).scalar_subquery(),
 )
 
 # Columns that live sessions do not use.
 _UNUSED_WHILE_LIVE = frozenset({"reason", "message", "finished_at"})
+# Columns that sessions do not use before they have a slot.
+_UNUSED_BEFORE_SLOT = _UNUSED_WHILE_LIVE | {
+    "deadline_met",
+    "energy_j",
+    "former_input_bytes",
+    "former_output_bytes",
+    "generation",
+    "input_bytes",
+    "local",
+    "output_bytes",
+    "ready_at",
+    "slot_id",
+    "started_at",
+    "state",
+}
 
-_COMMON_TEXTS = ("project_id", "user_id", "accelerator", "state")
+_COMMON_TEXTS = ("project_id", "user_id", "accelerator")
 
 
 def live(connection: sa.Connection) -> list[records.SessionRecord]:
-    """Return the live sessions; there may be very many."""
+    """Return the live sessions; there may be very many.
+
+    Most of them wait for their first slot. The fewer columns they have, the
+    faster they are read.
+    """
+    is_new = sa.and_(_COLUMNS.state == states.QUEUED, _COLUMNS.generation == 0)
+    found = _live(connection, is_new, _UNUSED_BEFORE_SLOT)
+    found += _live(
+        connection, sa.and_(IS_LIVE, sa.not_(is_new)), _UNUSED_WHILE_LIVE
+    )
+    return sorted(found, key=operator.attrgetter("id"))
+
+
+def _live(
+    connection: sa.Connection,
+    condition: sa.ColumnElement[bool],
+    unused: frozenset[str],
+) -> list[records.SessionRecord]:
     query = (
-        sa.select(*(c for c in _COLUMNS if c.name not in _UNUSED_WHILE_LIVE))
-        .where(IS_LIVE)
+        sa.select(*(c for c in _COLUMNS if c.name not in unused))
+        .where(condition)
         .order_by(_COLUMNS.id)
     )
-    return rows.fetch(connection, query, _live)
+    return rows.fetch(connection, query, _live_record)
 
 
-def _live(**members: Any) -> records.SessionRecord:
+def _live_record(
+    state: str = states.QUEUED, **members: Any
+) -> records.SessionRecord:
     # Many sessions share these texts, so keep one copy of each.
     for name in _COMMON_TEXTS:
         members[name] = sys.intern(members[name])
-    return records.SessionRecord(**members)
+    return records.SessionRecord(state=sys.intern(state), **members)
 
 
 def recent_claims(

@@ -97,7 +97,12 @@ class AgentReport(base.Payload):
         that of idle boards; None: no cap.
     :param chunk_bytes: maximum length of a piece that its workers accept; None
         if an older agent does not report it.
+    :param sessions: the revisions that its front door knows of its sessions
+        without recent news, by their ids, so that the conductor sends news
+        that were lost; None: there are none.
     """
+
+    VERSION = "1.1"
 
     host_uuid: str
     host_name: str
@@ -114,3 +119,4 @@ class AgentReport(base.Payload):
     groups: tuple[group.GroupReport, ...] = ()
     power_cap_w: float | None = None
     chunk_bytes: int | None = None
+    sessions: dict[str, typing.Any] | None = base.added(1, None)

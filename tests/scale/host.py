@@ -248,6 +248,7 @@ class Host:
             ),
             driver="emulator",
             chunk_bytes=self.settings.chunk_bytes,
+            sessions=self.door.to_report(),
             **members,
         )
 

@@ -40,6 +40,10 @@ DOOR = "door"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _API_THREADS = 24
+#: Sessions that are opened at once. Those that get slots are fewer: on a busy
+#: machine reports would come so late that hosts would seem to be lost.
+_PART = 10_000
+_PART_WITH_SLOTS = 1_000
 _STANDS_BY = 2
 _MIB = 1 << 20
 
@@ -191,8 +195,8 @@ class Run:
             self.leave_and_return,
             self.take_over,
             self.reload,
-            self.read,
             self.judge,
+            self.read,
         ):
             started_s = time.monotonic()
             phase()
@@ -265,17 +269,25 @@ class Run:
         options = self.options
         count = options.agents * options.slots + options.waiting
         habit = visits.Habit(_LARGE_BYTES, None, 1.0)
-        shares = crowds.shared(count, len(self.crowd.processes))
-        started_s = time.monotonic()
-        self.crowd.ask_each("fill", [(one, habit) for one in shares])
+        slots = options.agents * options.slots
+        processes = len(self.crowd.processes)
+        started_s, opened = time.monotonic(), 0
+        while opened < count:
+            part = _PART if opened >= slots else _PART_WITH_SLOTS
+            shares = crowds.shared(min(part, count - opened), processes)
+            self.crowd.ask_each("fill", [(one, habit) for one in shares])
+            opened += sum(shares)
+            self._wait_until_used(min(opened, slots))
+            self._say(f"{opened} sessions are opened")
         took_s = time.monotonic() - started_s
         self._timed(f"{count} sessions are opened", took_s)
-        slots = options.agents * options.slots
+        self._settle()
+        self._measure("full")
+
+    def _wait_until_used(self, slots: int) -> None:
         self._wait(
             lambda: self._sum("counts")["used"] >= slots, "slots are used"
         )
-        self._settle()
-        self._measure("full")
 
     def _settle(self) -> None:
         """Wait until no client asks for a session any more."""

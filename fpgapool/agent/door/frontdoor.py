@@ -58,6 +58,7 @@ class FrontDoor:
             lambda: self._doorway.is_open,
         )
         self.session_changed = self._sessions.changed
+        self.to_report = self._sessions.to_report
         self._operations: dict[str, Callable[[doorway.Request], None]] = {
             "hello": self._hello,
             "connect": self._connect,

@@ -10,8 +10,10 @@ conductor's view of the session shows that it has arrived:
 * *asking*: the submit or reopen is unanswered. The call is repeated with
 growing pauses. After ``open_timeout_s`` the client gets
 ``CONDUCTOR_UNAVAILABLE``, and a new session is cancelled.
-* *answered*: a view has arrived. Newer views go to the client. A session that
-has been silent for ``poll_interval_s`` is polled.
+* *answered*: a view has arrived. Newer views go to the client. While a session
+is silent, the host's reports name it and its revision, so that the conductor
+sends lost news again. It is silent, too, about sessions that have not changed
+and those that it does not remember. So a session that stays silent is polled.
 * *cancelling*: the client has cancelled or closed the session, or disconnected
 before it could use it. The cast is repeated for ``CANCEL_REPEAT_S``, unless
 the client reconnects.
@@ -49,7 +51,12 @@ CANCEL_REPEAT_S = 60.0
 #: the session repeats its request before then.
 TAKES_BACK_AFTER_S = 8.0
 
+#: Maximum number of sessions in a poll or report.
 MAX_POLLED_SESSIONS = 1000
+
+#: Sessions are polled after this many intervals: a call costs the conductor
+#: far more than a few members of a report.
+POLL_AFTER_INTERVALS = 12
 
 # Reasons for cancelling a session that its client did not cancel.
 _TAKEN_BACK_BY_US = frozenset({codes.CLIENT_GONE, codes.CONDUCTOR_UNAVAILABLE})
@@ -136,6 +143,7 @@ class _Open:
     resend_s: float = FIRST_RESEND_S
     view: objects.SessionView | None = None
     heard_at_s: float = 0.0
+    named_at_s: float = 0.0
     cancel_reason: str | None = None
     close: Close | None = None
     reports_from_s: float = 0.0
@@ -172,7 +180,8 @@ class Opens:
     """All sessions of one front door that have not ended.
 
     :param open_timeout_s: time in which the conductor must answer.
-    :param poll_interval_s: time without news after which a session is polled.
+    :param poll_interval_s: time without news after which reports may name a
+        session.
     """
 
     open_timeout_s: float
@@ -337,9 +346,20 @@ class Opens:
         missing.
         """
         entry = self._by_session.get((close.project_id, close.session_id))
-        if entry is None:
+        if entry is None and close.confirmed:
             # An earlier agent process opened it, or it is known to have ended.
-            return [] if close.confirmed else [close]
+            return []
+        if entry is None:
+            # Its client was gone for a while, too. A leader may have died
+            # before it has recorded a close, so it is repeated.
+            entry = _Open(
+                opening=Reopen(
+                    "", close.project_id, close.session_id, close.generation
+                ),
+                gives_up_at_s=now,
+                by_session=(close.project_id, close.session_id),
+            )
+            self._add(entry)
         entry.close = close
         self._detach(entry)
         self._mark_cancelled(entry, codes.CANCELLED_BY_CLIENT, now)
@@ -378,7 +398,7 @@ class Opens:
         )
         if entry is None:
             return []
-        entry.heard_at_s = now
+        entry.heard_at_s = entry.named_at_s = now
         if entry.view is not None and view.revision <= entry.view.revision:
             self.stale_views += 1
             return []
@@ -444,7 +464,7 @@ class Opens:
             entry = self._by_session.get((project_id, session_id))
             if entry is None or entry.view is None:
                 continue
-            entry.heard_at_s = now
+            entry.heard_at_s = entry.named_at_s = now
             if session_id in lost:
                 effects += self._finish(
                     entry,
@@ -458,15 +478,32 @@ class Opens:
             effects += self.heard(view, now)
         return effects
 
+    def to_report(self, now: float) -> dict[str, int]:
+        """Return the revisions of silent sessions, by id, for a report.
+
+        The next reports omit them.
+        """
+        found: dict[str, int] = {}
+        for entry in self._opens:
+            view = entry.view
+            if view is None or now < entry.named_at_s + self.poll_interval_s:
+                continue
+            if len(found) == MAX_POLLED_SESSIONS:
+                break
+            entry.named_at_s = now
+            found[view.session_id] = view.revision
+        return found
+
     def tick(self, now: float) -> list[Effect]:
         """Give up, repeat or poll each entry that is due."""
         effects: list[Effect] = []
         silent: list[tuple[str, str, int]] = []
-        # Sessions to poll before long: one poll of all costs the conductor
-        # much less than many of few.
+        # Sessions to poll later: one poll of all costs the conductor much less
+        # than many of few.
         soon: list[tuple[str, str, int]] = []
+        limit_s = POLL_AFTER_INTERVALS * self.poll_interval_s
         for entry in list(self._opens):
-            if now >= entry.gives_up_at_s and self._gives_up(entry):
+            if now >= entry.gives_up_at_s and _gives_up(entry):
                 effects += self._give_up(entry, now)
                 continue
             if now >= entry.next_send_s:
@@ -475,8 +512,8 @@ class Opens:
             if view is None:
                 continue
             silent_s = now - entry.heard_at_s
-            if silent_s >= self.poll_interval_s / 2:
-                group = silent if silent_s >= self.poll_interval_s else soon
+            if silent_s >= self.poll_interval_s:
+                group = silent if silent_s >= limit_s else soon
                 group.append((view.project_id, view.session_id, view.revision))
         if silent:
             polled = [*silent, *soon][:MAX_POLLED_SESSIONS]
@@ -519,10 +556,6 @@ class Opens:
             and view.state not in states.UNCONNECTED
         )
         return view.state in states.TERMINAL or left_alone
-
-    @staticmethod
-    def _gives_up(entry: _Open) -> bool:
-        return not entry.answered or entry.cancel_reason is not None
 
     def _give_up(self, entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None and entry.view is not None:
@@ -568,6 +601,10 @@ class Opens:
             if key is not None and index.get(key) is entry:
                 del index[key]
         self._detach(entry)
+
+
+def _gives_up(entry: _Open) -> bool:
+    return not entry.answered or entry.cancel_reason is not None
 
 
 def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:

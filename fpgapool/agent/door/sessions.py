@@ -100,6 +100,10 @@ class Sessions:
         for view in views:
             self._apply(self._opens.heard(view, now))
 
+    def to_report(self) -> dict[str, int] | None:
+        """Return the sessions that a report names; None if there are none."""
+        return self._opens.to_report(self.loop.now()) or None
+
     # Operations.
 
     def _open(self, request: doorway.Request) -> None:

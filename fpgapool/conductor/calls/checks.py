@@ -32,8 +32,10 @@ MAX_IDS = 1000
 Reports: TypeAlias = Mapping[str, tuple[Any, objects.AgentReport]]
 
 _PROJECT_ID = shapes.matching(rules.PROJECT_ID, rules.PROJECT_ID_WORDS)
+#: Revisions of sessions, by their ids.
+REVISIONS = shapes.mapping_of(shapes.integer(), MAX_IDS)
 # Commands, paths and queue names contain the name and the UUID.
-_HOST = shapes.Members(
+_REPORT = shapes.Members(
     {
         "host_uuid": shapes.matching(
             rules.HOST_UUID, "1 to 36 letters, digits, _ and -"
@@ -43,6 +45,7 @@ _HOST = shapes.Members(
             "1 to 255 letters, digits, _ . and -, starting with a letter or"
             " a digit",
         ),
+        "sessions": shapes.nullable(REVISIONS),
     },
     others=True,
 )
@@ -135,7 +138,7 @@ def report(form: Any, reports: Reports) -> objects.AgentReport | None:
 
 def _report(form: Any) -> objects.AgentReport:
     found = objects.AgentReport.from_primitive(form)
-    _HOST(vars(found), "")
+    _REPORT(vars(found), "")
     return found
 
 

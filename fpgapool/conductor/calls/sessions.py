@@ -48,8 +48,6 @@ _CLOSE = shapes.Members(
         "confirmed": shapes.flag,
     }
 )
-_REVISIONS = shapes.mapping_of(shapes.integer(), checks.MAX_IDS)
-
 
 _Awaited = inputs.Open | inputs.Reopen | inputs.Cancel | inputs.Close
 
@@ -259,7 +257,7 @@ class SessionCalls(base.Calls):
         """Return the sessions whose revisions differ, and the ids of those
         that do not exist.
         """
-        limits.argument(_REVISIONS, revisions, "revisions")
+        limits.argument(checks.REVISIONS, revisions, "revisions")
         if host_uuid:
             checks.require_own(ctxt, host_uuid, "changed_sessions")
         changed, missing = self._ask(

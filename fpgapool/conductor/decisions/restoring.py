@@ -61,7 +61,7 @@ class Restoring(parts.Room):
             ):
                 del held[record.id, record.generation]
                 self._restore_ending(record, row, phase)
-        for record in snapshot.lost_sessions:
+        for record in snapshot.failed_sessions:
             if record.session_id not in self._sessions.by_id:
                 self._remember(record)
         # The sessions of the other assignments have ended or moved, or their

@@ -24,6 +24,10 @@ class WaitingJobs(lanes.Lanes):
         own host.
     :param is_home: whether a host has a usable slot for a group's jobs.
     :ivar records: the jobs that are waiting or have a slot.
+    :ivar avoiding: the groups that avoid slots; a dict as an ordered set, like
+        those of ``of_hosts``.
+    :ivar of_hosts: the groups with jobs of a host, by host; empty unless the
+        strategy wants hosts.
     :ivar of_instances: the keys of waiting jobs, by instance and accelerator.
     :ivar patience: when jobs stop waiting for their own host.
     :ivar quiet_until_s: a time before which no timer is due.
@@ -50,6 +54,8 @@ class WaitingJobs(lanes.Lanes):
         self._ranks = ordered.Ranks(self._keys)
         self.count = 0
         self.records: dict[model.JobId, queued.JobRecord] = {}
+        self.avoiding: dict[queued.JobGroup, None] = {}
+        self.of_hosts: dict[model.HostId, dict[queued.JobGroup, None]] = {}
         self.of_instances: dict[str, dict[str, ordered.KeyQueue]] = {}
         self.patience = ordered.Timers()
         self.limits = ordered.Timers()
@@ -116,6 +122,7 @@ class WaitingJobs(lanes.Lanes):
         jobs = group.by_host.get(host_id)
         if jobs is None:
             jobs = group.by_host[host_id] = ordered.KeyQueue()
+            self.of_hosts.setdefault(host_id, {})[group] = None
             self._update_home(group, host_id)
         jobs.add(key)
 
@@ -164,8 +171,7 @@ class WaitingJobs(lanes.Lanes):
                 jobs = group.by_host[host_id]
                 jobs.remove(key)
                 if not jobs.front:
-                    del group.by_host[host_id]
-                    group.homes.discard(host_id)
+                    self._forget_host(group, host_id)
         if not group.count:
             self._note_change(lane)
         if self._kinds is not None:
@@ -180,9 +186,21 @@ class WaitingJobs(lanes.Lanes):
         # Groups that avoid slots would accumulate. Other groups are few, and
         # soon used again.
         if group.avoided and not group.count:
+            del self.avoiding[group]
             lane.drop(group)
         if lane is not self._common and not lane.size:
             self._drop_lane(lane, record.job.priority)
+
+    def _forget_host(
+        self, group: queued.JobGroup, host_id: model.HostId
+    ) -> None:
+        """Record that a host has no more jobs in a group."""
+        del group.by_host[host_id]
+        group.homes.discard(host_id)
+        groups = self.of_hosts[host_id]
+        del groups[group]
+        if not groups:
+            del self.of_hosts[host_id]
 
     def grant(self, record: queued.JobRecord, now: float) -> None:
         """Remove a job that gets a slot from the queue."""
@@ -192,9 +210,7 @@ class WaitingJobs(lanes.Lanes):
         self, group: queued.JobGroup, host_id: model.HostId, now: float
     ) -> None:
         """Update whether a host has a usable slot for its own jobs."""
-        jobs = group.by_host.get(host_id)
-        if jobs is None:
-            return
+        jobs = group.by_host[host_id]
         was_home = host_id in group.homes
         self._update_home(group, host_id)
         if (host_id in group.homes) == was_home:
@@ -229,9 +245,7 @@ class WaitingJobs(lanes.Lanes):
 
         It is empty unless the strategy wants hosts.
         """
-        return {
-            host_id for one in self.all_groups() for host_id in one.by_host
-        }
+        return set(self.of_hosts)
 
     # -- times -----------------------------------------------------------
 

@@ -297,27 +297,49 @@ def test_ended_sessions_that_may_have_a_slot_yet_are_loaded(database, epoch):
 
 
 @pytest.mark.dialect
-def test_sessions_that_lost_their_slots_a_short_time_ago_are_loaded(
-    database, epoch
-):
-    def lost(
+def test_sessions_that_failed_a_short_time_ago_are_loaded(database, epoch):
+    def failed(
         id_: int, finished_at: float, code: str, state: str = "FAILED"
     ) -> api.SessionRecord:
         return factory.session(
             id_, state=state, reason=code, finished_at=finished_at
         )
 
-    late = lost(2, 1.7e9 - 100, codes.WORKER_LOST)
+    late = failed(2, 1.7e9 - 100, codes.WORKER_LOST)
     # Its client may come back after its worker has given it up.
-    expired = lost(6, 1.7e9 - 50, codes.RESUME_TIMEOUT, "EXPIRED")
+    expired = failed(6, 1.7e9 - 50, codes.RESUME_TIMEOUT, "EXPIRED")
+    # Its client may not have heard of the end.
+    refused = failed(4, 1.7e9, codes.WAIT_TIMEOUT, "REJECTED")
     _write(
         database,
         epoch,
         factory.session(1),
-        *(late, expired, lost(3, 1.7e9 - 200, codes.WORKER_LOST)),
-        *(lost(4, 1.7e9, codes.PROTOCOL_ERROR), factory.ended(5, 1.7e9)),
+        *(late, expired, failed(3, 1.7e9 - 200, codes.WORKER_LOST)),
+        *(refused, factory.ended(5, 1.7e9)),
     )
-    assert database.load().lost_sessions == [late, expired]
+    found = database.load().failed_sessions
+    assert found == [late, refused, expired]
+
+
+@pytest.mark.dialect
+def test_live_sessions_are_loaded_in_order_with_or_without_a_slot(
+    database, epoch
+):
+    had = factory.session(
+        2, generation=1 << 32, input_bytes=5, former_input_bytes=5
+    )
+    held = factory.session(
+        4, state="ACTIVE", slot_id=1, generation=(1 << 32) + 1, local=True
+    )
+    known = [factory.session(1), had, factory.session(3), held]
+    _write(
+        database,
+        epoch,
+        *factory.hardware(),
+        *known,
+        factory.assignment(1, 4),
+    )
+    assert database.load().live_sessions == known
 
 
 def test_ended_sessions_are_not_loaded_but_their_ids_count(database, epoch):

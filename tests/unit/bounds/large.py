@@ -225,7 +225,7 @@ def _snapshot(found: dict[type, list[Any]]) -> db_api.Snapshot:
         accelerators=found[db_api.AcceleratorRecord],
         live_sessions=found[db_api.SessionRecord],
         ending_sessions=[],
-        lost_sessions=[],
+        failed_sessions=[],
         unknown_sessions=[],
         assignments=found[db_api.AssignmentRecord],
         max_ids=collections.Counter(

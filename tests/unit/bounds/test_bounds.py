@@ -18,6 +18,7 @@ from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.door import doorway
 from fpgapool.agent.door import frontdoor
+from fpgapool.agent.door import opens
 from fpgapool.api import routes
 from fpgapool.api.http import microversion
 from fpgapool.client import listing
@@ -366,9 +367,13 @@ def test_news_of_sessions_grow_with_their_number() -> None:
 
 
 def test_a_report_grows_with_the_slots_of_its_host() -> None:
-    report = world.FakeAgent(large.host_uuid(1), 64).report()
-    text = json.dumps(report.to_primitive())
+    agent = world.FakeAgent(large.host_uuid(1), 64)
+    text = json.dumps(agent.report().to_primitive())
     assert len(text) <= CONDUCTOR["report"].of(slot=64)
+    most = range(opens.MAX_POLLED_SESSIONS)
+    agent.sessions = {large.session_id(number): 10**9 for number in most}
+    longer = json.dumps(agent.report().to_primitive())
+    assert len(longer) - len(text) <= 64 * len(most)
 
 
 def test_a_group_has_the_host_first_that_asks(pool: large.Pool) -> None:

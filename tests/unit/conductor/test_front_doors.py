@@ -36,6 +36,52 @@ def test_a_front_door_that_asks_what_has_changed_gets_the_secret(single):
     assert news.secret == "5ec7e7"
 
 
+def test_a_front_door_hears_again_of_what_its_report_shows_it_missed(pool):
+    request_id, waits = steps.open_until_ready(pool), pool.open()
+    pool.settle()
+    view, other = pool.view(request_id), pool.view(waits)
+    agent = pool.agents["a"]
+    agent.views.clear()
+    agent.sessions = {
+        view.session_id: view.revision,
+        other.session_id: other.revision,
+        "no-such": 1,
+    }
+    pool.feed(agent.report())
+    pool.deliver_all()
+    assert not agent.views
+    agent.sessions[view.session_id] -= 1
+    pool.feed(agent.report())
+    pool.deliver_all()
+    assert agent.views.keys() == {request_id}
+    assert agent.views[request_id].secret == "5ec7e7"
+
+
+@pytest.mark.security
+def test_a_report_of_another_host_gets_no_secret(pool):
+    view = pool.view(steps.open_until_ready(pool))
+    agent = pool.agents["b"]
+    agent.sessions = {view.session_id: -1}
+    pool.feed(agent.report())
+    pool.deliver_all()
+    (news,) = agent.views.values()
+    assert news.session_id == view.session_id
+    assert news.secret == ""
+
+
+def test_a_new_leader_tells_of_an_end_that_the_old_one_did_not(pool):
+    request_id = pool.open()
+    view = pool.view(request_id)
+    pool.cancel(request_id)
+    agent = pool.agents["a"]
+    agent.views.clear()
+    pool.boot_conductor()
+    agent.sessions = {view.session_id: view.revision}
+    pool.feed(agent.report())
+    pool.deliver_all()
+    assert agent.views[request_id].state == states.CANCELLED
+
+
 @pytest.mark.security
 def test_a_secret_is_for_its_project_while_it_is_ready_only(single):
     request_id = steps.open_until_ready(single)

@@ -10,6 +10,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 from tests.unit.conductor import steps
+from tests.unit.conductor import world
 
 #: A value of each option that is not what the pool takes without it.
 _OTHERS = {
@@ -45,6 +46,7 @@ def test_a_repeat_after_a_restart_learns_the_end(single):
     single.cancel(request_id)
     single.settle()
     (row,) = single.rows["sessions"].values()
+    single.now += world.REMEMBERED_S
     single.boot_conductor()
     single.settle()
     single.open(request_id=request_id)
@@ -63,6 +65,7 @@ def test_a_name_of_long_ago_cannot_be_used_for_something_else(single):
     request_id = single.open()
     single.cancel(request_id)
     single.settle()
+    single.now += world.REMEMBERED_S
     single.boot_conductor()
     single.settle()
     single.open(request_id=request_id, claimed_bytes=5)
@@ -149,6 +152,7 @@ def test_what_answers_a_name_of_long_ago_is_known_after_the_commit(
     request_id = single.open()
     single.cancel(request_id)
     single.settle()
+    single.now += world.REMEMBERED_S
     single.boot_conductor()
     single.settle()
     for changes, expected in (
@@ -189,6 +193,7 @@ def test_what_ended_before_its_name_was_refused_gets_no_row(single):
     request_id = single.open()
     single.cancel(request_id)
     single.settle()
+    single.now += world.REMEMBERED_S
     single.boot_conductor()
     single.settle()
     before = dict(single.rows["sessions"])

@@ -577,6 +577,11 @@ def test_only_lines_that_have_changed_are_read_again(endpoint):
         lambda form: form["data"].update(devices=[7]),
         lambda form: form["data"].update(devices=7),
         lambda form: form["data"].update(host_uuid=[]),
+        lambda form: form["data"].update(sessions=["s"]),
+        lambda form: form["data"].update(sessions={"s": "1"}),
+        lambda form: form["data"].update(
+            sessions={str(number): 1 for number in range(1001)}
+        ),
         lambda form: form["data"]["devices"][0].update(data=[]),
         lambda form: form["data"]["devices"][0]["data"].update(slots=None),
         lambda form: form["data"]["devices"][0]["data"]["slots"].append("x"),

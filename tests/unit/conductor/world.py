@@ -51,6 +51,9 @@ PROFILE = objects.AcceleratorProfile(
 #: Sizes between which sessions are counted apart; fifo does not care.
 THRESHOLDS_BYTES = (1000.0, 2000.0)
 
+#: For how long a new leader remembers sessions that failed before.
+REMEMBERED_S = 120.0
+
 _RECORDS = {
     "hosts": db_api.HostRecord,
     "devices": db_api.DeviceRecord,
@@ -218,6 +221,8 @@ class FakeAgent:
         #: By its own clock; None: it does not tell.
         self.sent_at: float | None = None
         self.power_cap_w: float | None = None
+        #: Sessions and revisions that its front door asks for.
+        self.sessions: dict[str, int] | None = None
         #: Of its board.
         self.shape = "medium"
         self.builtins: dict[str, dict[str, list[str]]] | None = None
@@ -264,6 +269,7 @@ class FakeAgent:
             link_message=self.link_message,
             sent_at=self.sent_at,
             power_cap_w=self.power_cap_w,
+            sessions=self.sessions,
             groups=tuple(
                 objects.GroupReport(
                     group_id=group_id,
@@ -578,10 +584,11 @@ class Conductor:
                     if one.of_session
                 }
             ],
-            lost_sessions=[
+            failed_sessions=[
                 s
                 for s in opened
-                if s.state in states.TERMINAL and s.reason in codes.REOPENABLE
+                if s.state in states.TERMINAL - {states.CLOSED}
+                and s.finished_at > self.now - REMEMBERED_S
             ],
             unknown_sessions=[s for s in opened if s.state not in states.ALL],
             instances=[i for i in instances if i.deleted_at is None],

@@ -67,6 +67,29 @@ def submit(pool: pools.Pool, projects: str, **members: float) -> None:
     )
 
 
+def test_a_host_that_comes_up_looks_at_its_own_jobs_only(monkeypatch) -> None:
+    """There may be many projects and hosts, and all may come up at once."""
+    pool = make_pool(strategy="ra")
+    submit(pool, "a")
+    pool.submit(
+        *(pools.make_job(n, host_id=n, project=f"p{n}") for n in range(2, 9)),
+        pools.make_job(9, host_id=2, project="p9"),
+    )
+    jobs, seen = pool.state.view.jobs, []
+
+    def rehome(group, host_id, now) -> None:
+        seen.append((group.lane.project, host_id))
+        type(jobs).rehome(jobs, group, host_id, now)
+
+    monkeypatch.setattr(jobs, "rehome", rehome)
+    output = pool.step(events.HostUp(pools.make_host(2, slot_count=1)))
+    assert seen == [("p2", 2), ("p9", 2)]
+    assert pools.taken(output) == [(2, 20)]
+    assert jobs.hosts() == {*range(2, 9)}
+    pool.step(*(events.JobCancelled(n, "X") for n in range(2, 10)))
+    assert not jobs.hosts()
+
+
 def test_projects_alternate_whoever_came_first() -> None:
     pool = make_pool()
     submit(pool, "aaaaaabbb")

@@ -133,6 +133,14 @@ class Reports(parts.Room):
                 if slot.missing:
                     self._check_missing(slot, report)
         self._desks.heard(host, report)
+        self._repeat_news(report)
+
+    def _repeat_news(self, report: objects.AgentReport) -> None:
+        """Send news again that the host's front door has missed."""
+        for session_id, revision in (report.sessions or {}).items():
+            session = self._sessions.by_id.get(session_id)
+            if session is not None and session.revision != revision:
+                self._lives.tell(session, report.host_uuid)
 
     def _host_up(self, host: registry.HostEntry) -> None:
         if not host.up:

@@ -64,6 +64,10 @@ class Lives(parts.Room):
         key = session.row_id, host_uuid
         self._calls.setdefault(key, (session, []))[1].append(future)
 
+    def tell(self, session: sessions.Session, host_uuid: str) -> None:
+        """Send a front door a session's view that it has missed."""
+        self._publish(session, host_uuid)
+
     def view(
         self, session: sessions.Session, host_uuid: str | None = None
     ) -> objects.SessionView:

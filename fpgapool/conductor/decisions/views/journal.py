@@ -137,7 +137,7 @@ class Journal:
         self._ended: collections.OrderedDict[int, str] = (
             collections.OrderedDict(
                 (s.id, s.state)
-                for s in (*snapshot.ending_sessions, *snapshot.lost_sessions)
+                for s in (*snapshot.ending_sessions, *snapshot.failed_sessions)
             )
         )
         self._hosts = {host.id: host for host in snapshot.hosts}

@@ -239,40 +239,62 @@ def test_ready_is_passed_on_when_its_secret_has_come():
     assert tracked.tick(4.0) == []
 
 
-def test_silent_sessions_are_asked_for():
+def test_reports_name_silent_sessions_once_in_an_interval():
+    tracked = heard(revision=3)
+    assert tracked.to_report(5.4) == {}
+    assert tracked.to_report(5.5) == {"session-of-r1": 3}
+    assert tracked.to_report(10.4) == {}
+    assert tracked.to_report(10.5) == {"session-of-r1": 3}
+    tracked.heard(factories.view(revision=4), 11.0)
+    assert tracked.to_report(15.9) == {}
+    assert tracked.to_report(16.0) == {"session-of-r1": 4}
+
+
+def test_a_report_names_no_more_sessions_than_a_poll(monkeypatch):
+    monkeypatch.setattr(opens, "MAX_POLLED_SESSIONS", 1)
+    tracked = make()
+    for name in ("r1", "r2"):
+        tracked.open(CLIENT, factories.open_request(request_id=name), 0.0)
+        tracked.heard(factories.view(name), 0.0)
+    assert tracked.to_report(5.0).keys() == {"session-of-r1"}
+    assert tracked.to_report(5.0).keys() == {"session-of-r2"}
+
+
+def test_sessions_that_stay_silent_are_asked_for():
     tracked = heard()
-    assert tracked.tick(5.4) == []
+    assert tracked.to_report(59.0)
+    assert tracked.tick(60.4) == []
     revision = factories.view().revision
-    assert tracked.tick(5.5) == [poll_of(revision)]
-    tracked.heard(factories.view(), 6.0)
-    assert tracked.tick(10.9) == []
+    assert tracked.tick(60.5) == [poll_of(revision)]
+    tracked.heard(factories.view(), 61.0)
+    assert tracked.tick(120.9) == []
 
 
 def test_a_session_that_has_not_changed_is_asked_for_again_later():
     tracked = heard(revision=3)
     poll = poll_of(3)
-    assert tracked.tick(5.5) == [poll]
-    assert tracked.polled(poll, [], ["another"], 6.0) == []
-    assert tracked.tick(10.9) == []
-    assert tracked.tick(11.0) == [poll]
+    assert tracked.tick(60.5) == [poll]
+    assert tracked.polled(poll, [], ["another"], 61.0) == []
+    assert tracked.tick(120.9) == []
+    assert tracked.tick(121.0) == [poll]
     news = factories.view(state="PREPARING", revision=4)
     pushes = [opens.Push(CLIENT, news)]
-    assert tracked.polled(poll, [news], [], 12.0) == pushes
+    assert tracked.polled(poll, [news], [], 122.0) == pushes
 
 
 def test_sessions_opened_at_different_times_are_soon_asked_for_together():
     tracked, count = make(), 20
     for number in range(count):
-        now = number / 4
+        now = 3 * number
         request = factories.open_request(request_id=f"r{number}")
         tracked.open(CLIENT, request, now)
         tracked.heard(factories.view(f"r{number}"), now)
     polls = []
-    for now in range(5, 30):
+    for now in range(60, 360):
         for effect in tracked.tick(now):
             polls.append((now, len(effect.sessions)))
             tracked.polled(effect, [], [], now)
-    assert polls[-2:] == [(polls[-2][0], count), (polls[-2][0] + 5, count)]
+    assert polls[-2:] == [(polls[-2][0], count), (polls[-2][0] + 60, count)]
     assert len(polls) <= 7
 
 
@@ -282,7 +304,7 @@ def test_those_that_are_silent_for_longer_are_asked_for_first(monkeypatch):
     for name, heard_at in (("r1", 2.0), ("r2", 0.0)):
         tracked.open(CLIENT, factories.open_request(request_id=name), 0.0)
         tracked.heard(factories.view(name), heard_at)
-    (poll,) = tracked.tick(5.0)
+    (poll,) = tracked.tick(60.0)
     assert poll.sessions == ((factories.PROJECT, "session-of-r2", 1),)
 
 
@@ -439,7 +461,7 @@ def test_a_reopened_session_is_tracked_as_an_opened_one(make_tracked):
     reopened(tracked)
     queued = factories.view(revision=5, generation=5)
     assert tracked.heard(queued, 2.0) == [opens.Push(CLIENT, queued)]
-    assert tracked.tick(20.0) == [poll_of(5)]
+    assert tracked.to_report(20.0) == {queued.session_id: 5}
     bare = factories.view(state="READY", revision=6, generation=6)
     assert tracked.heard(bare, 20.0) == []
     whole = dataclasses.replace(
@@ -729,6 +751,31 @@ def test_a_close_is_not_sent_for_ever():
     tracked = heard(state="ACTIVE")
     tracked.close(close(), 1.0)
     tracked.tick(1.0 + opens.CANCEL_REPEAT_S)
+    assert len(tracked) == 0
+
+
+def test_a_close_of_a_session_whose_client_was_gone_is_repeated():
+    """The leader that hears it first may die before it has recorded it."""
+    tracked = active()
+    assert tracked.client_gone(CLIENT, 1.0) == []
+    assert len(tracked) == 0
+    unconfirmed = close(confirmed=False)
+    assert tracked.close(unconfirmed, 1.0) == [unconfirmed]
+    assert tracked.tick(2.0) == [unconfirmed]
+    again = factories.view(state="QUEUED", revision=6, generation=6)
+    assert tracked.heard(again, 2.5) == []
+    assert tracked.tick(4.0) == [unconfirmed]
+    assert tracked.heard(factories.view(state="CLOSED", revision=7), 5.0) == []
+    assert len(tracked) == 0
+
+
+@pytest.mark.parametrize("is_heard_of", [True, False])
+def test_such_a_close_is_not_repeated_for_ever(is_heard_of):
+    tracked = make()
+    tracked.close(close(confirmed=False), 1.0)
+    if is_heard_of:
+        tracked.heard(factories.view(state="ACTIVE", revision=6), 2.0)
+    tracked.tick(61.0)
     assert len(tracked) == 0
 
 
