@@ -320,9 +320,6 @@ class Candidates:
     :ivar packs: the packs of each group, by accelerator and what its jobs may
         do.
     :ivar on_host: the kinds whose jobs come from a host.
-    :ivar network: what one more flow would get on each pipe, what no flow uses
-        and the rate that leaves ``leave_min_free`` of it free, as of the last
-        refresh.
     :ivar offers: what the strategy knows of boards, by number.
     :ivar mean_service_s: decayed mean of the jobs' service times.
     """
@@ -341,7 +338,11 @@ class Candidates:
         self.packs: dict[queued.JobGroup, dict[tuple[str, int], Pack]] = {}
         self.on_host: dict[model.HostId, dict[Kind, None]] = {}
         self._pipes: dict[int, pipe_loads.Pipe] = {}
-        self.network: _Floats = np.empty((3, 0))
+        # What one more flow would get on each pipe, what no flow uses, and the
+        # rate that leaves enough of it free, as of the last refresh.
+        self._shares: _Floats = np.empty(0)
+        self._lefts: _Floats = np.empty(0)
+        self._spares: _Floats = np.empty(0)
         self._outdated: dict[Kind, None] = {}
         self.offers: dict[int, typing.Any] = {}
         # When bounds end or first jobs are overtaken; kinds that are gone or
@@ -531,38 +532,48 @@ class Candidates:
         outdated.clear()
 
     def own(
-        self, pack: Pack, rows: typing.Any, most: float
-    ) -> tuple[_Floats, _Floats, _Floats]:
-        """Return what jobs get from the networks of their own hosts.
+        self, pack: Pack, rows: _Numbers, most: float
+    ) -> tuple[_Floats, _Floats]:
+        """Return the rates of rows, and the losses on their own hosts.
 
         :param most: the highest rate that they get elsewhere.
-        :returns: their rates, the rates that leave the networks free enough,
-            and the losses of others.
         """
-        shares, lefts, rooms = self.network[:, pack.egress[rows]]
-        rates, ratio = np.minimum(shares, most), pack.ratio
+        out, ratio = pack.egress.take(rows), pack.ratio
+        rates = np.minimum(self._shares.take(out), most)
         if ratio <= 0:
-            return rates, rooms, np.maximum(rates - lefts, 0.0)
-        shares, back, back_rooms = self.network[:, pack.ingress[rows]] / ratio
-        rates = np.minimum(rates, shares)
-        losses = np.maximum(rates - lefts, 0.0)
-        losses += ratio * np.maximum(rates - back, 0.0)
-        return rates, np.minimum(rooms, back_rooms), losses
+            return rates, np.maximum(rates - self._lefts.take(out), 0.0)
+        back = pack.ingress.take(rows)
+        rates = np.minimum(rates, self._shares.take(back) / ratio)
+        losses = np.maximum(rates - self._lefts.take(out), 0.0)
+        losses += np.maximum(rates * ratio - self._lefts.take(back), 0.0)
+        return rates, losses
+
+    def rooms(self, pack: Pack, rows: _Numbers) -> _Floats:
+        """Return the rates of rows that leave their own hosts' pipes free.
+
+        ``leave_min_free`` says which part of them.
+        """
+        rooms: _Floats = self._spares.take(pack.egress.take(rows))
+        if pack.ratio > 0:
+            back = self._spares.take(pack.ingress.take(rows))
+            rooms = np.minimum(rooms, back / pack.ratio)
+        return rooms
 
     def _measure(self) -> None:
         """Read the pipes that have changed."""
-        missing = len(self._loads.loads) - self.network.shape[1]
+        missing = len(self._loads.loads) - len(self._shares)
         if missing > 0:
-            more = np.full((3, missing), math.inf)
-            self.network = np.append(self.network, more, axis=1)
+            more = np.full(missing, math.inf)
+            self._shares = np.append(self._shares, more)
+            self._lefts = np.append(self._lefts, more)
+            self._spares = np.append(self._spares, more)
         part = self._options.leave_min_free
-        shares, lefts, spares = self.network
         changed = self._loads.changed
         for number in changed:
             pipe = self._pipes[number] = self._loads.pipe(number)
-            shares[number] = pipe.share
-            lefts[number] = pipe.left
-            spares[number] = pipe.spare(part)
+            self._shares[number] = pipe.share
+            self._lefts[number] = pipe.left
+            self._spares[number] = pipe.spare(part)
         changed.clear()
 
     def _update(self, kind: Kind, time_s: float) -> None:

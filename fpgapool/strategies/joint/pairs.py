@@ -27,7 +27,7 @@ _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
 # Bounds are relaxed by far more than rounding errors can change them.
 _ROUNDING: typing.Final = 1.0 - 1e-9
 # Up to this many kinds, a look at each is faster than vectors.
-_FEW: typing.Final = 8
+_FEW: typing.Final = 32
 
 _HOST = operator.attrgetter("host_id")
 
@@ -140,11 +140,14 @@ class Chance:
     """What a pack's jobs get at best on another host's board.
 
     :ivar rate: the highest rate.
+    :ivar gain: without losses on the job's own host, a job's gain is at most
+        this …
+    :ivar gain_per_rate: … and its rate, times this.
     :ivar wanted: the least rate that a fresh job accepts.
     :ivar room: the highest rate that leaves the networks free enough.
     """
 
-    __slots__ = ("rate", "room", "wanted")
+    __slots__ = ("gain", "gain_per_rate", "rate", "room", "wanted")
 
     def __init__(
         self,
@@ -157,11 +160,18 @@ class Chance:
         peak = min(kind.peaks.get(offer.shape, kind.peak), dma.share)
         self.rate = min(peak, ingress.share)
         self.room = ingress.spare(options.leave_min_free)
+        uses = [(dma, 1.0), (ingress, 1.0)]
         if kind.ratio > 0:
             egress = offer.egress
             self.rate = min(self.rate, egress.share / kind.ratio)
             back = egress.spare(options.leave_min_free)
             self.room = min(self.room, back / kind.ratio)
+            uses.append((egress, kind.ratio))
+        self.gain, self.gain_per_rate = 0.0, 1.0
+        for pipe, cost in uses:
+            if self.rate * cost > pipe.left:
+                self.gain += options.loss_weight * pipe.left
+                self.gain_per_rate -= options.loss_weight * cost
         share = options.leave_min_share
         if pack.may == candidates.HOMELESS:
             share = options.min_share_idle if is_idle else options.min_share
@@ -309,7 +319,8 @@ class Decision:
             if top < least:
                 return
         chance = self._chance(pack, offer)
-        factor = offer.crowding * self._least_penalty(pack, offer, chance)
+        penalty = self._least_penalty(pack, offer, chance)
+        factor = offer.crowding * penalty
         if not factor or top < self._least * factor:
             return
         if len(few) <= _FEW:
@@ -322,11 +333,15 @@ class Decision:
         rows = pack.above(now, delay_s, gain, least)
         if not len(rows):
             return
-        values = self._values(pack, rows, offer, chance, delay_s)
-        best = int(values.argmax())
-        while values.item(best) > self._least * offer.crowding:
+        values = self._values(pack, rows, chance, delay_s)
+        best, is_exact = int(values.argmax()), False
+        while values.item(best) > self._least * factor:
+            score = self.score
             self._send(pack.kinds[rows.item(best)], same)
             values[best] = 0.0
+            if self.score == score and not is_exact:
+                is_exact = True
+                values *= self._shares(pack, rows, offer, chance, penalty)
             best = int(values.argmax())
 
     def _chance(self, pack: candidates.Pack, offer: Offer) -> Chance:
@@ -383,11 +398,11 @@ class Decision:
         """
         reach = self._reaches.get(pack)
         if reach is None:
-            rows = slice(len(pack.kinds))
+            rows = np.arange(len(pack.kinds))
             waited = pack.waited(self._now, rows)
-            rates, rooms, _ = self._kinds.own(pack, rows, pack.peak_max)
+            rates, _ = self._kinds.own(pack, rows, pack.peak_max)
             if pack.may == candidates.STAYING and not self._is_idle:
-                rates = np.minimum(rates, rooms)
+                rates = np.minimum(rates, self._kinds.rooms(pack, rows))
             reach = self._reaches[pack] = float(
                 (rates * (1.0 + self._options.patience * waited)).max()
             )
@@ -397,40 +412,55 @@ class Decision:
         self,
         pack: candidates.Pack,
         rows: _Numbers,
-        offer: Offer,
         chance: Chance,
         delay_s: float,
     ) -> _Floats:
-        """Return the values of rows; 0: the job may not come here.
+        """Return upper bounds of the values of rows.
 
-        They include the factor for leaving the own host.
+        Most are exact, if the jobs may come here.
         """
-        options, now = self._options, self._now
-        rates, rooms, losses = self._kinds.own(pack, rows, chance.rate)
-        losses += np.maximum(rates - offer.dma.left, 0.0)
-        losses += np.maximum(rates - offer.ingress.left, 0.0)
-        if pack.ratio > 0:
-            losses += np.maximum(rates * pack.ratio - offer.egress.left, 0.0)
-        gains = np.maximum(
-            rates - options.loss_weight * losses,
-            rates_strategy.LEAST_GAIN * rates,
-        )
-        values: _Floats = pack.urgencies(now)[rows] * gains
+        rates, losses = self._kinds.own(pack, rows, chance.rate)
+        losses *= self._options.loss_weight
+        gains: _Floats = rates * chance.gain_per_rate
+        gains += chance.gain
+        gains -= losses
+        gains = np.maximum(gains, rates * rates_strategy.LEAST_GAIN)
+        gains *= pack.urgencies(self._now).take(rows)
         if delay_s:
-            values /= 1.0 + delay_s * pack.per_byte[rows] * rates
+            gains /= 1.0 + delay_s * pack.per_byte.take(rows) * rates
+        return gains
+
+    def _shares(
+        self,
+        pack: candidates.Pack,
+        rows: _Numbers,
+        offer: Offer,
+        chance: Chance,
+        penalty: float,
+    ) -> _Floats:
+        """Return the least factor for leaving by those of rows.
+
+        :param penalty: the least one.
+        :returns: 0 for a job that may not come here.
+        """
+        options, kinds = self._options, self._kinds
         is_homeless = pack.may == candidates.HOMELESS
-        if not is_homeless or not offer.has_free(options.min_free):
-            accepted = 1.0 + options.patience * pack.waited(now, rows)
-            values *= rates * accepted >= chance.wanted
-        if is_homeless:
-            return values
-        heavy, light = 0.0, 1.0 / options.leave_penalty_idle
-        if self._is_idle:
-            return values * light
+        if is_homeless and offer.has_free(options.min_free):
+            return np.ones(len(rows))
+        rates, _ = kinds.own(pack, rows, chance.rate)
+        patience = options.patience * pack.waited(self._now, rows)
+        accepts: npt.NDArray[typing.Any] = (
+            rates * (1.0 + patience) >= chance.wanted
+        )
+        if is_homeless or self._is_idle:
+            return accepts
+        rooms = np.minimum(kinds.rooms(pack, rows), chance.room)
+        is_light = rates * _ROUNDING <= rooms
+        light, heavy = penalty / options.leave_penalty_idle, 0.0
         if pack.may == candidates.LEAVING:
-            heavy = 1.0 / options.leave_penalty
-        is_light = rates * _ROUNDING <= np.minimum(rooms, chance.room)
-        return values * np.where(is_light, light, heavy)
+            heavy = penalty / options.leave_penalty
+        shares: _Floats = accepts * np.where(is_light, light, heavy)
+        return shares
 
     # -- the rule --------------------------------------------------------
 
@@ -542,14 +572,14 @@ def _most_gain(rate: float, lefts: list[float], loss_weight: float) -> float:
     :param lefts: what no flow uses of some of the pipes; all in bytes/s.
     """
     # Between these, the gain grows or falls evenly.
-    limits = [rate, *[left for left in lefts if left < rate]]
-    return max(
-        rates_strategy.LEAST_GAIN * rate,
-        *[
-            each - loss_weight * sum([max(each - left, 0.0) for left in lefts])
-            for each in limits
-        ],
-    )
+    gain = rates_strategy.LEAST_GAIN * rate
+    for limit in [rate, *lefts]:
+        if limit <= rate:
+            lost = 0.0
+            for left in lefts:
+                lost += max(limit - left, 0.0)
+            gain = max(gain, limit - loss_weight * lost)
+    return gain
 
 
 def _each(offers: list[Offer]) -> list[list[Offer]]:
