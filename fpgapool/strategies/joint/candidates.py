@@ -345,7 +345,7 @@ class Candidates:
         self._spares: _Floats = np.empty(0)
         self._outdated: dict[Kind, None] = {}
         self.offers: dict[int, typing.Any] = {}
-        # When bounds end or first jobs are overtaken; kinds that are gone or
+        # When first jobs may be overtaken; kinds that are gone or
         # listed again may still be there.
         self._due: list[tuple[float, int, Kind]] = []
         # How many there were when those were last removed.

@@ -331,8 +331,23 @@ class Decision:
             return
         least = self._least * factor
         rows = pack.above(now, delay_s, gain, least)
-        if not len(rows):
-            return
+        if len(rows):
+            self._weigh(pack, rows, same, chance, penalty, delay_s)
+
+    def _weigh(
+        self,
+        pack: candidates.Pack,
+        rows: _Numbers,
+        same: list[Offer],
+        chance: Chance,
+        penalty: float,
+        delay_s: float,
+    ) -> None:
+        """Compare the rows of a pack, those with the best values first.
+
+        :param penalty: the least factor for leaving the own host.
+        """
+        factor = same[0].crowding * penalty
         values = self._values(pack, rows, chance, delay_s)
         best, is_exact = int(values.argmax()), False
         while values.item(best) > self._least * factor:
@@ -341,7 +356,7 @@ class Decision:
             values[best] = 0.0
             if self.score == score and not is_exact:
                 is_exact = True
-                values *= self._shares(pack, rows, offer, chance, penalty)
+                values *= self._shares(pack, rows, same[0], chance, penalty)
             best = int(values.argmax())
 
     def _chance(self, pack: candidates.Pack, offer: Offer) -> Chance:
@@ -438,9 +453,9 @@ class Decision:
         chance: Chance,
         penalty: float,
     ) -> _Floats:
-        """Return the least factor for leaving by those of rows.
+        """Return the least factor for leaving, divided by that of each row.
 
-        :param penalty: the least one.
+        :param penalty: the least factor.
         :returns: 0 for a job that may not come here.
         """
         options, kinds = self._options, self._kinds
