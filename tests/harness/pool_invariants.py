@@ -728,9 +728,12 @@ def _check_row(
         ),
     )
     waited = (now - kind.arrival_s) * kind.peak * kind.per_byte
+    urgency = kind.urgency(now)
+    cost = 1.0 / kind.peak_max + pack._delay_s * kind.per_byte
     for what, bound, value in (
         ("waited", pack.longest.at(now), waited),
-        ("urgency", pack.top(now, 0.0, 1.0), kind.urgency(now)),
+        ("urgency", pack._urgent.at(now), urgency),
+        ("value", pack._programmed.at(now), urgency / cost),
     ):
         if value > bound * (1 + 1e-9):
             raise InvariantError(f"{what}: {value} is above {bound}")
