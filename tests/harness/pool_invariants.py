@@ -676,9 +676,9 @@ def _check_kind(
     peaks = accelerator.peaks_bytes_per_s.values()
     rates = [accelerator.peak_bytes_per_s, *peaks]
     _equal(
-        "has home, egress, peaks, ratio",
-        (kind.has_home, kind.egress, kind.peak_min, kind.peak_max, kind.ratio),
-        (home, egress, min(rates), max(rates), accelerator.return_ratio),
+        "has home, egress, peak, ratio",
+        (kind.has_home, kind.egress, kind.peak_max, kind.ratio),
+        (home, egress, max(rates), accelerator.return_ratio),
     )
     time_s = view.now - kinds._base_s
     if kind in kinds._outdated or kind.due_s <= time_s:
@@ -695,13 +695,48 @@ def _check_kind(
     )
     waited = max(wait_s, 0.0) * kind.peak / size_bytes
     urgency = (1.0 + kinds._ageing * waited) / size_bytes**kinds._size_power
-    if kind.urgency < urgency * (1 - 1e-9):
-        raise InvariantError(f"urgency is {urgency}, not {kind.urgency}")
+    if kind.urgency(view.now) < urgency * (1 - 1e-9):
+        raise InvariantError(
+            f"urgency is {urgency}, not {kind.urgency(view.now)}"
+        )
     if not kind.listed_s <= kind.due_s <= kind.jobs.until_s:
         raise InvariantError(f"{kind.due_s} is listed as {kind.listed_s}")
-    for values, top in zip(pack.values, pack.tops, strict=True):
-        if values.item(kind.row) > top:
-            raise InvariantError(f"{values.item(kind.row)} is above {top}")
+    _check_row(pack, kind, view.now)
+
+
+def _check_row(
+    pack: candidates.Pack, kind: candidates.Kind, now: float
+) -> None:
+    row = kind.row
+    _equal(
+        "row of a pack",
+        (
+            pack.arrivals_s[row],
+            pack.fresh[row],
+            pack.slopes[row],
+            pack.per_byte[row],
+            pack.egress[row],
+            pack.ingress[row],
+        ),
+        (
+            kind.arrival_s,
+            kind.fresh,
+            kind.slope,
+            kind.per_byte,
+            kind.egress,
+            kind.ingress,
+        ),
+    )
+    waited = (now - kind.arrival_s) * kind.peak * kind.per_byte
+    urgency = kind.urgency(now)
+    cost = 1.0 / kind.peak_max + pack._delay_s * kind.per_byte
+    for what, bound, value in (
+        ("waited", pack.longest.at(now), waited),
+        ("urgency", pack._urgent.at(now), urgency),
+        ("value", pack._programmed.at(now), urgency / cost),
+    ):
+        if value > bound * (1 + 1e-9):
+            raise InvariantError(f"{what}: {value} is above {bound}")
 
 
 def _check_boards(

@@ -3,6 +3,7 @@
 """Random events: auto does what its rule says, and the books are right."""
 
 import dataclasses
+from unittest import mock
 
 import hypothesis
 import hypothesis.stateful as stateful
@@ -13,6 +14,7 @@ from fpgapool import strategies
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.strategies.joint import auto
+from fpgapool.strategies.joint import pairs
 from tests.property import joint
 from tests.property import literal_auto
 
@@ -47,10 +49,22 @@ class CheckedAuto(auto.AutoStrategy):
         return choices
 
 
+class CheckedVectors(CheckedAuto):
+    """Weighs even a few jobs as vectors."""
+
+    def assign(
+        self, view: pool_view.PoolView, now: float
+    ) -> list[strategy.Choice]:
+        with mock.patch.object(pairs, "_FEW", 1):
+            return super().assign(view, now)
+
+
 class AutoMachine(joint.Machine):
+    checked: type[CheckedAuto] = CheckedAuto
+
     @stateful.initialize(options=auto_options(), seed=joint.seeds)
     def start(self, options: auto.AutoOptions, seed: int) -> None:
-        self.begin(CheckedAuto(options), auto.AutoStrategy(options), seed)
+        self.begin(self.checked(options), auto.AutoStrategy(options), seed)
 
 
 TestAuto = AutoMachine.TestCase
@@ -62,6 +76,7 @@ TestAuto.settings = hypothesis.settings(
 class WideMachine(AutoMachine):
     """So many hosts that some of their jobs get almost the same rates."""
 
+    checked = CheckedVectors
     hosts = range(14)
 
 

@@ -104,6 +104,9 @@ class Boards:
 
     def _describe(self, number: int, slot: slots.Slot) -> None:
         host_id, loads = slot.host.id, self._loads
+        known = self.host_ids.item(number), self.slot_counts.item(number)
+        if known == (host_id, slot.device_slots):
+            return
         self.host_ids[number] = host_id
         self.dma[number] = loads.dma(slot.spec.device_id)
         self.ingress[number] = loads.ingress(host_id)

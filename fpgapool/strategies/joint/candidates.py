@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The first job of each kind, with bounds on how well it could be served.
+"""The first job of each kind, and how urgent it is.
 
-The index belongs to :mod:`~fpgapool.strategies.joint.auto`. It answers which
-kinds are worth an exact evaluation, so that a decision does not depend on the
-number of waiting jobs, and hardly on the number of hosts.
+The index belongs to :mod:`~fpgapool.strategies.joint.auto`. It keeps what a
+decision needs of all kinds in vectors, so that a decision does not depend on
+the number of waiting jobs, and little on the number of hosts.
 
 The *value* of a pair is one by its score, without the factors for leaving the
 own host and for the board's taken slots.
@@ -24,19 +24,15 @@ from fpgapool.core.queues import ageing
 from fpgapool.core.queues import queued
 from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.strategies.joint import auto_options
-from fpgapool.strategies.joint import rates as rates_strategy
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
 
 # The mean service time counts about this many of the latest jobs.
 _MEAN_OF = 1000
-# The bounds of a job hold until its age, which is its service time and its
-# wait, has grown by this part.
-_STEP = 0.3
-# The bounds assume a bit less weight of programming than there is, so that
-# they outlast small changes of it.
-_WEIGHT_MARGIN = 0.8
+# The bounds of values assume a bit less delay by programming than there is, so
+# that they outlast small changes of it.
+_DELAY_MARGIN = 0.8
 # Up to this many entries of kinds that are gone are never removed.
 _MIN_SWEPT = 64
 
@@ -49,50 +45,33 @@ LEAVING: typing.Final = 1
 STAYING: typing.Final = 2
 
 
-def most_gain(rate: float, left: float, loss_weight: float) -> float:
-    """Return an upper bound of a gain.
-
-    :param rate: an upper bound of the rate.
-    :param left: what no flow uses of one of the pipes, all in bytes/s.
-    """
-    # At a weight above 1, a lower rate may gain more.
-    if rate <= left:
-        return rate
-    loss = min(loss_weight, 1.0) * (rate - left)
-    return max(rate - loss, rates_strategy.LEAST_GAIN * rate)
-
-
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Kind:
     """Waiting jobs that differ only in size and arrival.
 
     :ivar peak: the rate of its accelerator, in bytes/s …
-    :ivar peak_max: … and the highest and the lowest one in any slot shape.
+    :ivar peak_max: … and the highest one in any slot shape.
     :ivar first: the job that competes; None: the index must find it.
-    :ivar urgency: an upper bound of one by its work …
-    :ivar patience: … and a lower bound of the factor that its wait puts on the
-        rate that it accepts, until :attr:`due_s`.
+    :ivar arrival_s: when that job came, or was first seen if that is earlier.
+    :ivar fresh: its urgency then, which is one by its work …
+    :ivar slope: … and how much that grows in a second.
+    :ivar per_byte: one by its size.
     :ivar may: what it may do.
-    :ivar out: the pipe through which its host sends …
-    :ivar back: … and the one through which it receives the output, if any.
-    :ivar own_rate: the rate at which its host can send, and receive …
-    :ivar room: … and the highest one that leaves ``leave_min_free`` of the
-        host's pipes free.
-    :ivar gain: an upper bound of its gain on other hosts' boards; 0: the three
-        are not known yet.
+    :ivar egress: the pipe through which its host sends …
+    :ivar ingress: … and the one through which it receives the output, if any.
     :ivar pack: the kinds that it belongs to, with its row there.
-    :ivar due_s: when its first job may be another one, or its bounds end,
-        counted from the first job that the index has seen.
+    :ivar due_s: when its first job may be another one, counted from the first
+        job that the index has seen.
     :ivar listed_s: when the index looks at it next.
     """
 
     __slots__ = (
         "accelerator",
-        "back",
+        "arrival_s",
         "due_s",
         "egress",
         "first",
-        "gain",
+        "fresh",
         "group",
         "has_home",
         "host_id",
@@ -101,19 +80,14 @@ class Kind:
         "listed_s",
         "may",
         "number",
-        "out",
-        "own_rate",
         "pack",
-        "patience",
         "peak",
         "peak_max",
-        "peak_min",
         "peaks",
+        "per_byte",
         "ratio",
-        "room",
         "row",
-        "size_bytes",
-        "urgency",
+        "slope",
     )
 
     def __init__(
@@ -130,14 +104,12 @@ class Kind:
         self.jobs = ageing.AgeingQueue()
         self.first: queued.JobRecord | None = None
         self.egress = self.ingress = pipe_loads.NOWHERE
-        self.out = self.back = pipe_loads.Pipe(math.inf, 0.0, 0.0)
         self.has_home = False
-        self.peak = self.peak_max = self.peak_min = 1.0
+        self.peak = self.peak_max = 1.0
         self.peaks: abc.Mapping[str, float] = {}
         self.ratio = 0.0
         self.may = HOMELESS
-        self.size_bytes = self.urgency = self.patience = 0.0
-        self.gain = self.own_rate = self.room = 0.0
+        self.arrival_s = self.fresh = self.slope = self.per_byte = 0.0
         self.due_s = self.listed_s = math.inf
         self.pack: Pack | None = None
         self.row = -1
@@ -147,9 +119,11 @@ class Kind:
         self.peak = accelerator.peak_bytes_per_s
         self.peaks = accelerator.peaks_bytes_per_s
         self.peak_max = max(self.peak, *self.peaks.values(), self.peak)
-        self.peak_min = min(self.peak, *self.peaks.values(), self.peak)
         self.ratio = accelerator.return_ratio
-        self.gain = 0.0
+
+    def urgency(self, now: float) -> float:
+        """Return an upper bound of one by its work."""
+        return self.fresh + self.slope * (now - self.arrival_s)
 
     def leader(self) -> queued.JobRecord:
         """Return the first job, as of the last update of its queue."""
@@ -159,107 +133,183 @@ class Kind:
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
+class Bound:
+    """An upper bound that grows with time; of nothing it is 0."""
+
+    __slots__ = ("_now", "_slope", "_value")
+
+    def __init__(self) -> None:
+        self._value = self._slope = self._now = 0.0
+
+    def at(self, now: float) -> float:
+        return self._value + self._slope * (now - self._now)
+
+    def set(self, now: float, value: float, slope: float) -> None:
+        self._now, self._value, self._slope = now, value, slope
+
+    def include(self, now: float, value: float, slope: float) -> None:
+        """Make it hold for one more value, which grows, too."""
+        known = self.at(now)
+        if value > known or slope > self._slope:
+            self.set(now, max(known, value), max(self._slope, slope))
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Pack:
     """Kinds of a group and an accelerator whose first jobs may do the same.
 
     The vectors have a row for each kind; rows at the end are spare.
 
-    :ivar values: upper bounds of the values on other hosts' boards: where a
-        slot starts at once, and where it must be programmed …
-    :ivar tops: … and an upper bound of each of the two.
-    :ivar writes: how often bounds have been set.
-    :ivar rates: the ``own_rate`` of each kind.
-    :ivar rooms: the ``room`` of each kind.
-    :ivar patiences: the ``patience`` of each kind …
-    :ivar patience: … and the least one.
+    :ivar fresh: see :class:`Kind`, as for the other vectors.
+    :ivar longest: of how many service times the first jobs have waited.
     """
 
     __slots__ = (
+        "_delay_s",
+        "_now",
+        "_programmed",
+        "_urgencies",
+        "_urgent",
         "accelerator",
+        "arrivals_s",
+        "egress",
+        "fresh",
+        "ingress",
         "kinds",
+        "longest",
         "may",
-        "patience",
-        "patiences",
-        "rates",
-        "rooms",
-        "tops",
-        "values",
-        "writes",
+        "peak",
+        "peak_max",
+        "per_byte",
+        "ratio",
+        "slopes",
     )
 
-    def __init__(self, accelerator: str, may: int) -> None:
-        self.accelerator = accelerator
-        self.may = may
+    def __init__(self, kind: Kind) -> None:
+        self.accelerator = kind.accelerator
+        self.may = kind.may
+        self.peak = kind.peak
+        self.peak_max = kind.peak_max
+        self.ratio = kind.ratio
         self.kinds: list[Kind] = []
-        self.values: list[_Floats] = [np.zeros(4), np.zeros(4)]
-        self.tops = [0.0, 0.0]
-        self.writes = 0
-        self.rates: _Floats = np.zeros(4)
-        self.rooms: _Floats = np.zeros(4)
-        self.patiences: _Floats = np.zeros(4)
-        self.patience = 0.0
+        self.arrivals_s: _Floats = np.zeros(4)
+        self.fresh: _Floats = np.zeros(4)
+        self.slopes: _Floats = np.zeros(4)
+        self.per_byte: _Floats = np.zeros(4)
+        self.egress: _Numbers = np.zeros(4, dtype=np.int64)
+        self.ingress: _Numbers = np.zeros(4, dtype=np.int64)
+        self.longest = Bound()
+        # The urgencies, and the values where programming delays others as long
+        # as this, or longer.
+        self._urgent = Bound()
+        self._programmed = Bound()
+        self._delay_s = 0.0
+        # The urgencies of all kinds, and when they were.
+        self._urgencies: _Floats = self.fresh
+        self._now = math.nan
 
     def add(self, kind: Kind) -> None:
         kind.pack, kind.row = self, len(self.kinds)
         self.kinds.append(kind)
-        if kind.row == len(self.rates):
-            self.values = [np.append(each, each) for each in self.values]
-            self.rates = np.append(self.rates, self.rates)
-            self.rooms = np.append(self.rooms, self.rooms)
-            self.patiences = np.append(self.patiences, self.patiences)
-        # Until its bounds are set, it has no patience at all.
-        self.patiences[kind.row] = self.patience = 0.0
+        if kind.row == len(self.fresh):
+            self.arrivals_s = np.append(self.arrivals_s, self.arrivals_s)
+            self.fresh = np.append(self.fresh, self.fresh)
+            self.slopes = np.append(self.slopes, self.slopes)
+            self.per_byte = np.append(self.per_byte, self.per_byte)
+            self.egress = np.append(self.egress, self.egress)
+            self.ingress = np.append(self.ingress, self.ingress)
 
     def remove(self, kind: Kind) -> None:
         """Remove a kind; the last one moves to its row."""
         last = self.kinds.pop()
-        if last is not kind:
-            old, row = last.row, kind.row
-            last.row = row
-            self.kinds[row] = last
-            for vector in (
-                *self.values,
-                self.rates,
-                self.rooms,
-                self.patiences,
-            ):
-                vector[row] = vector[old]
         kind.pack = None
-        if self.kinds:
-            self._find_patience()
+        self._now = math.nan
+        if last is not kind:
+            last.row = kind.row
+            self.kinds[last.row] = last
+            self._set(last)
 
-    def write(self, kind: Kind, at_once: float, programmed: float) -> None:
-        """Set the bounds of a kind."""
-        row, tops = kind.row, self.tops
-        self.writes += 1
-        self.values[0][row] = at_once
-        self.values[1][row] = programmed
-        self.rates[row] = kind.own_rate
-        self.rooms[row] = kind.room
-        had_least = self.patiences.item(row) <= self.patience
-        self.patiences[row] = kind.patience
-        if had_least or kind.patience < self.patience:
-            self._find_patience()
-        is_only = len(self.kinds) == 1
-        if is_only or at_once > tops[0]:
-            tops[0] = at_once
-        if is_only or programmed > tops[1]:
-            tops[1] = programmed
+    def write(self, kind: Kind, now: float) -> None:
+        """Read what has changed of a kind."""
+        self._set(kind)
+        self._now = math.nan
+        urgency, slope = kind.urgency(now), kind.slope
+        self._urgent.include(now, urgency, slope)
+        worth = 1.0 / (1.0 / self.peak_max + self._delay_s * kind.per_byte)
+        self._programmed.include(now, urgency * worth, slope * worth)
+        per_s = self.peak * kind.per_byte
+        self.longest.include(now, per_s * (now - kind.arrival_s), per_s)
 
-    def _find_patience(self) -> None:
-        self.patience = float(self.patiences[: len(self.kinds)].min())
+    def _set(self, kind: Kind) -> None:
+        row = kind.row
+        self.arrivals_s[row] = kind.arrival_s
+        self.fresh[row] = kind.fresh
+        self.slopes[row] = kind.slope
+        self.per_byte[row] = kind.per_byte
+        self.egress[row] = kind.egress
+        self.ingress[row] = kind.ingress
 
-    def above(self, programs: int, least: float) -> _Numbers:
-        """Return the rows with at least this value.
+    def urgencies(self, now: float) -> _Floats:
+        """Return those of all kinds."""
+        if now != self._now:
+            size = len(self.kinds)
+            waits_s = now - self.arrivals_s[:size]
+            self._urgencies = self.fresh[:size] + self.slopes[:size] * waits_s
+            self._now = now
+        return self._urgencies
 
-        :param programs: 1 if the slot must be programmed, 0 if not.
+    def waited(self, now: float, rows: typing.Any) -> _Floats:
+        """Return how many service times the first jobs of rows have waited."""
+        waits_s = now - self.arrivals_s[rows]
+        waited: _Floats = self.peak * self.per_byte[rows] * waits_s
+        return waited
+
+    def top(self, now: float, delay_s: float, gain: float) -> float:
+        """Return an upper bound of the values.
+
+        :param delay_s: how long programming delays others; 0: at once.
+        :param gain: an upper bound of the gains.
         """
-        found: _Numbers = (
-            self.values[programs][: len(self.kinds)] >= least
-        ).nonzero()[0]
-        if not len(found):
-            self.tops[programs] = least
-        return found
+        if not delay_s:
+            return self._urgent.at(now) * gain
+        if delay_s < self._delay_s:
+            self._renew(now, delay_s)
+        return self._programmed.at(now)
+
+    def above(
+        self, now: float, delay_s: float, gain: float, least: float
+    ) -> _Numbers:
+        """Return the rows that may have at least this value.
+
+        :param gain: an upper bound of the gains.
+        """
+        costs: float | _Floats = 1.0 / gain
+        if delay_s:
+            costs = costs + delay_s * self.per_byte[: len(self.kinds)]
+        rows: _Numbers = (self.urgencies(now) >= least * costs).nonzero()[0]
+        if not len(rows):
+            self._renew(now, delay_s)
+        return rows
+
+    def _renew(self, now: float, delay_s: float) -> None:
+        """Find bounds again that have become too high."""
+        rows = slice(len(self.kinds))
+        per_byte, slopes = self.per_byte[rows], self.slopes[rows]
+        bound = self._urgent
+        worths: float | _Floats = 1.0
+        if delay_s:
+            bound, self._delay_s = self._programmed, _DELAY_MARGIN * delay_s
+            worths = 1.0 / (1.0 / self.peak_max + self._delay_s * per_byte)
+        bound.set(
+            now,
+            float((worths * self.urgencies(now)).max()),
+            float((worths * slopes).max()),
+        )
+        self.longest.set(
+            now,
+            float(self.waited(now, rows).max()),
+            self.peak * float(per_byte.max()),
+        )
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -282,27 +332,27 @@ class Candidates:
         self._library: abc.Mapping[str, model.Accelerator] = {}
         self._size_power = options.size_power
         self._ageing = options.ageing
-        self._patience = options.patience
         self.of_group: dict[
             queued.JobGroup, dict[tuple[model.HostId | None, str], Kind]
         ] = {}
         self.packs: dict[queued.JobGroup, dict[tuple[str, int], Pack]] = {}
         self.on_host: dict[model.HostId, dict[Kind, None]] = {}
-        self._on_pipe: dict[int, dict[Kind, None]] = {}
         self._pipes: dict[int, pipe_loads.Pipe] = {}
+        # What one more flow would get on each pipe, what no flow uses, and the
+        # rate that leaves enough of it free, as of the last refresh.
+        self._shares: _Floats = np.empty(0)
+        self._lefts: _Floats = np.empty(0)
+        self._spares: _Floats = np.empty(0)
         self._outdated: dict[Kind, None] = {}
         self.offers: dict[int, typing.Any] = {}
-        # When bounds end or first jobs are overtaken; kinds that are gone or
+        # When first jobs may be overtaken; kinds that are gone or
         # listed again may still be there.
         self._due: list[tuple[float, int, Kind]] = []
         # How many there were when those were last removed.
         self._due_kept = 0
         self._made = 0
-        # When the index saw its first job, and the time since then.
-        self._base_s = self._now = self._time_s = math.nan
-        # The least weight and time of programming that the bounds know, and
-        # their product.
-        self._weight = self._programming_s = self._delay_s = math.inf
+        # When the index saw its first job, and the present.
+        self._base_s = self._now = math.nan
         self.mean_service_s = 0.0
         self._seen = 0
 
@@ -318,8 +368,7 @@ class Candidates:
             if accelerator is None:
                 continue
             kind.rate(accelerator)
-            if kind.host_id is not None:
-                self._follow(kind)
+            self._unpack(kind)
             jobs, kind.jobs = kind.jobs.jobs(), ageing.AgeingQueue()
             for record in jobs:
                 self._queue(kind, record, self._now)
@@ -346,13 +395,17 @@ class Candidates:
 
     def _queue(self, kind: Kind, record: queued.JobRecord, now: float) -> None:
         job = record.job
-        fresh: float = job.claimed_bytes**-self._size_power
-        slope = fresh * self._ageing * kind.peak / job.claimed_bytes
+        fresh, slope = self._line(kind, job.claimed_bytes)
         # A clock may be ahead of the pool's.
         arrival_s = min(job.arrival_s, now) - self._base_s
         kind.jobs.add(
             record, fresh - slope * arrival_s, slope, now - self._base_s
         )
+
+    def _line(self, kind: Kind, size_bytes: float) -> tuple[float, float]:
+        """Return the urgency of a fresh job, and its growth in a second."""
+        fresh: float = size_bytes**-self._size_power
+        return fresh, fresh * self._ageing * kind.peak / size_bytes
 
     def remove(self, record: queued.JobRecord) -> None:
         kind = self._kind_of(record)
@@ -412,14 +465,7 @@ class Candidates:
             kind.egress = self._loads.egress(host_id)
             kind.ingress = self._loads.ingress(host_id)
             self.on_host.setdefault(host_id, {})[kind] = None
-            self._follow(kind)
         return kind
-
-    def _follow(self, kind: Kind) -> None:
-        """Note which pipes matter to a kind that comes from a host."""
-        self._on_pipe.setdefault(kind.egress, {})[kind] = None
-        if kind.ratio > 0:
-            self._on_pipe.setdefault(kind.ingress, {})[kind] = None
 
     def _drop(self, kind: Kind) -> None:
         group, host_id = kind.group, kind.host_id
@@ -427,8 +473,6 @@ class Candidates:
         if not self.of_group[group]:
             del self.of_group[group]
         if host_id is not None:
-            for pipe in (kind.egress, kind.ingress):
-                self._on_pipe.get(pipe, {}).pop(kind, None)
             del self.on_host[host_id][kind]
             if not self.on_host[host_id]:
                 del self.on_host[host_id]
@@ -444,7 +488,7 @@ class Candidates:
         key = (kind.accelerator, kind.may)
         pack = packs.get(key)
         if pack is None:
-            pack = packs[key] = Pack(kind.accelerator, kind.may)
+            pack = packs[key] = Pack(kind)
         pack.add(kind)
         return pack
 
@@ -459,7 +503,7 @@ class Candidates:
             if not packs:
                 del self.packs[kind.group]
 
-    # -- bounds ----------------------------------------------------------
+    # -- the present ----------------------------------------------------------
 
     def pipe(self, number: int) -> pipe_loads.Pipe:
         """Return what a pipe had left at the last refresh."""
@@ -468,20 +512,11 @@ class Candidates:
             pipe = self._pipes[number] = self._loads.pipe(number)
         return pipe
 
-    def refresh(self, now: float, weight: float) -> None:
-        """Update first jobs and bounds.
-
-        :param weight: how much the time to program a slot counts.
-        """
+    def refresh(self, now: float) -> None:
+        """Update first jobs, and what is left of the network."""
         self._now = now
-        self._time_s = time_s = now - self._base_s
         due, outdated = self._due, self._outdated
-        if weight < self._weight:
-            self._expect(_WEIGHT_MARGIN * weight, self._programming_s)
-        elif weight * _WEIGHT_MARGIN**2 > self._weight:
-            # Bounds for less weight are right, too.
-            self._weight = _WEIGHT_MARGIN * weight
-            self._delay_s = self._weight * self._programming_s
+        time_s = now - self._base_s
         while due and due[0][0] <= time_s:
             listed_s, _, kind = heapq.heappop(due)
             if kind.listed_s != listed_s:
@@ -491,64 +526,75 @@ class Candidates:
                 outdated[kind] = None
             else:
                 self._list(kind)
-        changed = self._loads.changed
-        for pipe in changed:
-            self._pipes.pop(pipe, None)
-            for kind in self._on_pipe.get(pipe, ()):
-                kind.gain = 0.0
-                outdated[kind] = None
-        changed.clear()
+        self._measure()
         for kind in outdated:
-            self._update(kind)
+            self._update(kind, time_s)
         outdated.clear()
 
-    def expect_programming(self, programming_s: float) -> None:
-        """Note that some slot needs this time to be programmed."""
-        if programming_s < self._programming_s:
-            self._expect(self._weight, programming_s)
+    def own(
+        self, pack: Pack, rows: _Numbers, most: float
+    ) -> tuple[_Floats, _Floats]:
+        """Return the rates of rows, and the losses on their own hosts.
 
-    def _expect(self, weight: float, programming_s: float) -> None:
-        self._weight, self._programming_s = weight, programming_s
-        self._delay_s = weight * programming_s
-        for kind in self.all():
-            self._update(kind)
+        :param most: the highest rate that they get elsewhere.
+        """
+        out, ratio = pack.egress.take(rows), pack.ratio
+        rates = np.minimum(self._shares.take(out), most)
+        if ratio <= 0:
+            return rates, np.maximum(rates - self._lefts.take(out), 0.0)
+        back = pack.ingress.take(rows)
+        rates = np.minimum(rates, self._shares.take(back) / ratio)
+        losses = np.maximum(rates - self._lefts.take(out), 0.0)
+        losses += np.maximum(rates * ratio - self._lefts.take(back), 0.0)
+        return rates, losses
 
-    def _update(self, kind: Kind) -> None:
-        """Update the first job of a kind, and its bounds."""
-        if kind.first is None or kind.due_s <= self._time_s:
-            self._age(kind)
-        if not kind.gain:
-            self._weigh(kind)
-        pack = kind.pack
-        if pack is None or pack.may != kind.may:
-            pack = self._repack(kind)
-        pack.write(
-            kind,
-            kind.urgency * kind.gain,
-            kind.urgency / (1.0 / kind.gain + self._delay_s / kind.size_bytes),
-        )
+    def rooms(self, pack: Pack, rows: _Numbers) -> _Floats:
+        """Return the rates of rows that leave their own hosts' pipes free.
 
-    def _age(self, kind: Kind) -> None:
-        """Find the first job of a kind, and how urgent it becomes."""
-        time_s, jobs = self._time_s, kind.jobs
+        ``leave_min_free`` says which part of them.
+        """
+        rooms: _Floats = self._spares.take(pack.egress.take(rows))
+        if pack.ratio > 0:
+            back = self._spares.take(pack.ingress.take(rows))
+            rooms = np.minimum(rooms, back / pack.ratio)
+        return rooms
+
+    def _measure(self) -> None:
+        """Read the pipes that have changed."""
+        missing = len(self._loads.loads) - len(self._shares)
+        if missing > 0:
+            more = np.full(missing, math.inf)
+            self._shares = np.append(self._shares, more)
+            self._lefts = np.append(self._lefts, more)
+            self._spares = np.append(self._spares, more)
+        part = self._options.leave_min_free
+        changed = self._loads.changed
+        for number in changed:
+            pipe = self._pipes[number] = self._loads.pipe(number)
+            self._shares[number] = pipe.share
+            self._lefts[number] = pipe.left
+            self._spares[number] = pipe.spare(part)
+        changed.clear()
+
+    def _update(self, kind: Kind, time_s: float) -> None:
+        """Find the first job of a kind."""
+        jobs = kind.jobs
         jobs.first(time_s)
         kind.first = first = kind.leader()
-        kind.size_bytes = size_bytes = first.job.claimed_bytes
-        service_s = size_bytes / kind.peak
-        wait_s = max(self._now - first.job.arrival_s, 0.0)
-        step_s = _STEP * (service_s + wait_s)
-        # How many service times it has waited when the bounds end.
-        waited = (wait_s + step_s) / service_s
-        kind.urgency = (1.0 + self._ageing * waited) / (
-            size_bytes**self._size_power
-        )
-        kind.patience = 1.0 / (1.0 + self._patience * waited)
+        size_bytes = first.job.claimed_bytes
+        kind.per_byte = 1.0 / size_bytes
+        kind.arrival_s = min(first.job.arrival_s, self._now)
+        kind.fresh, kind.slope = self._line(kind, size_bytes)
         kind.may = HOMELESS
         if kind.has_home:
             kind.may = STAYING if first.homed else LEAVING
-        kind.due_s = min(time_s + step_s, jobs.until_s)
+        kind.due_s = jobs.until_s
         if kind.due_s < kind.listed_s:
             self._list(kind)
+        pack = kind.pack
+        if pack is None or pack.may != kind.may:
+            pack = self._repack(kind)
+        pack.write(kind, self._now)
 
     def _list(self, kind: Kind) -> None:
         kind.listed_s = kind.due_s
@@ -562,19 +608,3 @@ class Candidates:
             ]
             heapq.heapify(due)
             self._due_kept = len(due)
-
-    def _weigh(self, kind: Kind) -> None:
-        """Bound what a job of a kind gets from its own host's network."""
-        part = self._options.leave_min_free
-        kind.out = self.pipe(kind.egress)
-        rate, room = kind.out.share, kind.out.spare(part)
-        if kind.ratio > 0:
-            kind.back = self.pipe(kind.ingress)
-            rate = min(rate, kind.back.share / kind.ratio)
-            room = min(room, kind.back.spare(part) / kind.ratio)
-        kind.own_rate, kind.room = rate, room
-        kind.gain = most_gain(
-            min(kind.peak_max, rate),
-            kind.out.left,
-            self._options.loss_weight,
-        )

@@ -6,6 +6,9 @@ import math
 import operator
 import typing
 
+import numpy as np
+import numpy.typing as npt
+
 from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import preferences
@@ -18,10 +21,13 @@ from fpgapool.strategies.joint import auto_options
 from fpgapool.strategies.joint import candidates
 from fpgapool.strategies.joint import rates as rates_strategy
 
+_Floats: typing.TypeAlias = npt.NDArray[np.float64]
+_Numbers: typing.TypeAlias = npt.NDArray[np.int64]
+
 # Bounds are relaxed by far more than rounding errors can change them.
 _ROUNDING: typing.Final = 1.0 - 1e-9
 # Up to this many kinds, a look at each is faster than vectors.
-_FEW: typing.Final = 8
+_FEW: typing.Final = 32
 
 _HOST = operator.attrgetter("host_id")
 
@@ -34,6 +40,8 @@ class Offer:
     :ivar programs: the accelerators that it is programmed with.
     :ivar programming_s: the least time to program another one.
     :ivar is_instant: whether that takes no time.
+    :ivar gain: an upper bound of the gain of other hosts' jobs …
+    :ivar own_gain: … and of the host's own jobs.
     :ivar chances: what packs get here, as far as it was asked for.
     """
 
@@ -45,9 +53,11 @@ class Offer:
         "crowding",
         "dma",
         "egress",
+        "gain",
         "host_id",
         "ingress",
         "is_instant",
+        "own_gain",
         "programming_s",
         "programs",
         "shape",
@@ -59,7 +69,7 @@ class Offer:
         target: idle_boards.Target,
         kinds: candidates.Candidates,
         loads: pipe_loads.Loads,
-        spread: float,
+        options: auto_options.AutoOptions,
     ) -> None:
         slot = target.slots[0]
         self.target = target
@@ -81,7 +91,13 @@ class Offer:
         self.ingress = kinds.pipe(self._pipes[1])
         self.egress = kinds.pipe(self._pipes[2])
         self.chances: dict[tuple[str, int, bool], Chance] = {}
-        self.crowding = 1.0 + spread * self.dma.count / slot.device_slots
+        busy = self.dma.count / slot.device_slots
+        self.crowding = 1.0 + options.spread * busy
+        dma, ingress, weight = self.dma, self.ingress, options.loss_weight
+        self.own_gain = _most_gain(dma.share, [dma.left], weight)
+        self.gain = _most_gain(
+            min(dma.share, ingress.share), [dma.left, ingress.left], weight
+        )
 
     def is_current(self, kinds: candidates.Candidates) -> bool:
         """Return whether nothing about the board has changed since."""
@@ -123,46 +139,43 @@ class Offer:
 class Chance:
     """What a pack's jobs get at best on another host's board.
 
-    :ivar rate: the highest rate, of at most :attr:`peak`.
-    :ivar net: the rate without what it costs others on the board's pipes.
-    :ivar wanted: the least rate of fresh jobs that leave a board.
+    :ivar rate: the highest rate.
+    :ivar gain: without losses on the job's own host, a job's gain is at most
+        this …
+    :ivar gain_per_rate: … and its rate, times this.
+    :ivar wanted: the least rate that a fresh job accepts.
     :ivar room: the highest rate that leaves the networks free enough.
-    :ivar refused: a pack of which none may come here, as of its write number
-        :attr:`refused_at`.
     """
 
-    __slots__ = (
-        "net",
-        "peak",
-        "rate",
-        "refused",
-        "refused_at",
-        "room",
-        "wanted",
-    )
+    __slots__ = ("gain", "gain_per_rate", "rate", "room", "wanted")
 
     def __init__(
         self,
         options: auto_options.AutoOptions,
         pack: candidates.Pack,
         offer: Offer,
+        is_idle: bool,
     ) -> None:
         kind, dma, ingress = pack.kinds[0], offer.dma, offer.ingress
-        self.peak = min(kind.peaks.get(offer.shape, kind.peak), dma.share)
-        self.rate = min(self.peak, ingress.share)
-        room = ingress.spare(options.leave_min_free)
+        peak = min(kind.peaks.get(offer.shape, kind.peak), dma.share)
+        self.rate = min(peak, ingress.share)
+        self.room = ingress.spare(options.leave_min_free)
+        uses = [(dma, 1.0), (ingress, 1.0)]
         if kind.ratio > 0:
             egress = offer.egress
             self.rate = min(self.rate, egress.share / kind.ratio)
             back = egress.spare(options.leave_min_free)
-            room = min(room, back / kind.ratio)
-        self.room = room
-        self.net = self.rate - options.loss_weight * (
-            max(self.rate - dma.left, 0.0) + max(self.rate - ingress.left, 0.0)
-        )
-        self.refused: candidates.Pack | None = None
-        self.refused_at = -1
-        self.wanted = options.leave_min_share * self.peak * _ROUNDING
+            self.room = min(self.room, back / kind.ratio)
+            uses.append((egress, kind.ratio))
+        self.gain, self.gain_per_rate = 0.0, 1.0
+        for pipe, cost in uses:
+            if self.rate * cost > pipe.left:
+                self.gain += options.loss_weight * pipe.left
+                self.gain_per_rate -= options.loss_weight * cost
+        share = options.leave_min_share
+        if pack.may == candidates.HOMELESS:
+            share = options.min_share_idle if is_idle else options.min_share
+        self.wanted = share * peak * _ROUNDING
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -206,6 +219,9 @@ class Decision:
         self._least = 0.0
         # What orders equal scores; the least one wins.
         self._rank: ordered.Key = ()
+        # Whether there are several offers, and what packs reach then.
+        self._are_many = False
+        self._reaches: dict[candidates.Pack, float] = {}
         self._record: queued.JobRecord | None = None
         self._slot: slots.Slot | None = None
         self._rate = 0.0
@@ -226,17 +242,16 @@ class Decision:
     def _find(self) -> None:
         """Find the best pair of all kinds that are shown."""
         kinds, boards = self._kinds, self._boards
-        kinds.refresh(self._now, self._weight)
+        kinds.refresh(self._now)
         offers = [
             self._offer(target)
             for target in boards.at(boards.counts.nonzero()[0])
         ]
         for offer in offers:
-            if not offer.is_instant:
-                kinds.expect_programming(offer.programming_s)
             if offer.host_id in kinds.on_host:
                 self._stay(offer)
         distinct = _distinct(offers)
+        self._are_many = len(distinct) > 1
         # Programming costs so much that these are seldom worth a look.
         later: list[tuple[candidates.Pack, list[Offer]]] = []
         for group in self._groups:
@@ -246,21 +261,18 @@ class Decision:
                 if not group.fits_shape(offer.shape):
                     continue
                 for pack in packs:
-                    least = self._least * offer.crowding
                     if offer.is_instant or pack.accelerator in offer.programs:
-                        if pack.tops[0] > least:
-                            self._look(pack, same, 0)
-                    elif pack.tops[1] > least:
+                        self._look(pack, same, 0.0)
+                    else:
                         later.append((pack, same))
         for pack, same in later:
-            if pack.tops[1] > self._least * same[0].crowding:
-                self._look(pack, same, 1)
+            self._look(pack, same, self._weight * same[0].programming_s)
 
     def _offer(self, target: idle_boards.Target) -> Offer:
         kinds = self._kinds
         offer: Offer | None = kinds.offers.get(target.number)
         if offer is None or not offer.is_current(kinds):
-            offer = Offer(target, kinds, self._loads, self._options.spread)
+            offer = Offer(target, kinds, self._loads, self._options)
             kinds.offers[target.number] = offer
         return offer
 
@@ -274,124 +286,196 @@ class Decision:
                 self._compare(kind, offer)
             else:
                 later.append(kind)
-        dma, options = offer.dma, self._options
-        least = self._least * offer.crowding
-        delay = self._weight * offer.programming_s
-        gain = candidates.most_gain(dma.share, dma.left, options.loss_weight)
+        delay_s = self._weight * offer.programming_s
         for kind in later:
-            cost = 1.0 / min(kind.peak_max, gain) + delay / kind.size_bytes
-            if kind.urgency >= least * cost:
+            gain = min(kind.peak_max, offer.own_gain)
+            least = self._least * offer.crowding
+            if self._may_win(kind, gain, delay_s, least):
                 self._compare(kind, offer)
-                least = self._least * offer.crowding
 
     def _look(
-        self, pack: candidates.Pack, same: list[Offer], programs: int
+        self, pack: candidates.Pack, same: list[Offer], delay_s: float
     ) -> None:
         """Compare a pack's kinds with one of several equal offers.
 
-        :param programs: 1 if the slot must be programmed, 0 if not.
+        :param delay_s: how long programming delays all who wait.
         """
-        offer = same[0]
+        offer, now = same[0], self._now
+        gain, factor = min(pack.peak_max, offer.gain), offer.crowding
+        if pack.may != candidates.HOMELESS:
+            factor *= self._options.leave_penalty_idle
+        least, few = self._least * factor, pack.kinds
+        if len(few) <= _FEW:
+            few = [
+                kind
+                for kind in few
+                if self._may_win(kind, gain, delay_s, least)
+            ]
+            if not few:
+                return
+            top = math.inf
+        else:
+            top = pack.top(now, delay_s, gain)
+            if top < least:
+                return
+        chance = self._chance(pack, offer)
+        penalty = self._least_penalty(pack, offer, chance)
+        factor = offer.crowding * penalty
+        if not factor or top < self._least * factor:
+            return
+        if len(few) <= _FEW:
+            for kind in few:
+                least = self._least * factor
+                if self._may_win(kind, gain, delay_s, least):
+                    self._send(kind, same)
+            return
+        least = self._least * factor
+        rows = pack.above(now, delay_s, gain, least)
+        if len(rows):
+            self._weigh(pack, rows, same, chance, penalty, delay_s)
+
+    def _weigh(
+        self,
+        pack: candidates.Pack,
+        rows: _Numbers,
+        same: list[Offer],
+        chance: Chance,
+        penalty: float,
+        delay_s: float,
+    ) -> None:
+        """Compare the rows of a pack, those with the best values first.
+
+        :param penalty: the least factor for leaving the own host.
+        """
+        factor = same[0].crowding * penalty
+        values = self._values(pack, rows, chance, delay_s)
+        best, is_exact = int(values.argmax()), False
+        while values.item(best) > self._least * factor:
+            score = self.score
+            self._send(pack.kinds[rows.item(best)], same)
+            values[best] = 0.0
+            if self.score == score and not is_exact:
+                is_exact = True
+                values *= self._shares(pack, rows, same[0], chance, penalty)
+            best = int(values.argmax())
+
+    def _chance(self, pack: candidates.Pack, offer: Offer) -> Chance:
         key = (pack.accelerator, pack.may, self._is_idle)
         chance = offer.chances.get(key)
         if chance is None:
-            chance = Chance(self._options, pack, offer)
+            chance = Chance(self._options, pack, offer, self._is_idle)
             offer.chances[key] = chance
-        factor = offer.crowding * self._least_penalty(pack, chance)
-        if chance.refused is pack and chance.refused_at == pack.writes:
-            return
-        if not factor or pack.tops[programs] <= self._least * factor:
-            return
-        values, rate = pack.values[programs], chance.rate
-        loss_weight = self._options.loss_weight
-        least_gain = rates_strategy.LEAST_GAIN * rate
-        for row in self._rows(pack, programs, offer, chance, factor):
-            least, kind = self._least * factor, pack.kinds[row]
-            if values.item(row) < least:
-                continue
-            if kind.own_rate >= rate:
-                # Then this is the pair's rate.
-                gain = chance.net - loss_weight * max(rate - kind.out.left, 0)
-                if kind.urgency * max(gain, least_gain) < least:
-                    continue
-            for other in same:
-                if other.host_id != kind.host_id:
-                    self._compare(kind, other)
-                    break
+        return chance
 
-    def _is_light(self, pack: candidates.Pack, chance: Chance) -> bool:
-        """Return whether jobs that leave may leave the networks free enough.
+    def _may_win(
+        self, kind: candidates.Kind, gain: float, delay_s: float, least: float
+    ) -> bool:
+        """Return whether a kind's value may be at least this.
 
-        While many slots are idle, that does not matter.
+        :param gain: an upper bound of its gain.
         """
-        return self._is_idle or chance.room >= chance.wanted * pack.patience
+        cost = 1.0 / gain + delay_s * kind.per_byte
+        return kind.urgency(self._now) >= least * cost
 
-    def _least_penalty(self, pack: candidates.Pack, chance: Chance) -> float:
+    def _send(self, kind: candidates.Kind, same: list[Offer]) -> None:
+        """Compare a kind with the first offer of another host."""
+        for offer in same:
+            if offer.host_id != kind.host_id:
+                self._compare(kind, offer)
+                return
+
+    def _least_penalty(
+        self, pack: candidates.Pack, offer: Offer, chance: Chance
+    ) -> float:
         """Return the least factor for leaving the own host; 0: none may."""
-        if pack.may == candidates.HOMELESS:
+        options, is_homeless = self._options, pack.may == candidates.HOMELESS
+        if is_homeless and offer.has_free(options.min_free):
             return 1.0
-        if chance.rate < chance.wanted * pack.patience:
+        waited = pack.longest.at(self._now)
+        wanted = chance.wanted / (1.0 + options.patience * waited)
+        if chance.rate < wanted:
             return 0.0
-        if self._is_light(pack, chance):
-            return self._options.leave_penalty_idle
+        if self._are_many and self._reach(pack) < chance.wanted:
+            return 0.0
+        if is_homeless:
+            return 1.0
+        if self._is_idle or chance.room >= wanted:
+            return options.leave_penalty_idle
         if pack.may == candidates.LEAVING:
-            return self._options.leave_penalty
+            return options.leave_penalty
         return 0.0
 
-    def _rows(
+    def _reach(self, pack: candidates.Pack) -> float:
+        """Return what a pack's hosts can send, as rates of fresh jobs.
+
+        A job that has waited accepts less than a fresh one: its rate counts
+        as much more.
+        """
+        reach = self._reaches.get(pack)
+        if reach is None:
+            rows = np.arange(len(pack.kinds))
+            waited = pack.waited(self._now, rows)
+            rates, _ = self._kinds.own(pack, rows, pack.peak_max)
+            if pack.may == candidates.STAYING and not self._is_idle:
+                rates = np.minimum(rates, self._kinds.rooms(pack, rows))
+            reach = self._reaches[pack] = float(
+                (rates * (1.0 + self._options.patience * waited)).max()
+            )
+        return reach
+
+    def _values(
         self,
         pack: candidates.Pack,
-        programs: int,
+        rows: _Numbers,
+        chance: Chance,
+        delay_s: float,
+    ) -> _Floats:
+        """Return upper bounds of the values of rows.
+
+        Most are exact, if the jobs may come here.
+        """
+        rates, losses = self._kinds.own(pack, rows, chance.rate)
+        losses *= self._options.loss_weight
+        gains: _Floats = rates * chance.gain_per_rate
+        gains += chance.gain
+        gains -= losses
+        gains = np.maximum(gains, rates * rates_strategy.LEAST_GAIN)
+        gains *= pack.urgencies(self._now).take(rows)
+        if delay_s:
+            gains /= 1.0 + delay_s * pack.per_byte.take(rows) * rates
+        return gains
+
+    def _shares(
+        self,
+        pack: candidates.Pack,
+        rows: _Numbers,
         offer: Offer,
         chance: Chance,
-        factor: float,
-    ) -> list[int]:
-        """Return the rows that may be good enough, the best ones first.
+        penalty: float,
+    ) -> _Floats:
+        """Return the least factor for leaving, divided by that of each row.
 
-        :param factor: the least one for their scores.
+        :param penalty: the least factor.
+        :returns: 0 for a job that may not come here.
         """
-        if len(pack.kinds) <= _FEW:
-            few = [
-                row
-                for row, kind in enumerate(pack.kinds)
-                if self._fits(kind, offer, chance)
-            ]
-            if not few:
-                chance.refused, chance.refused_at = pack, pack.writes
-            return few
-        least, values = self._least * offer.crowding, pack.values[programs]
-        rows = pack.above(programs, self._least * factor)
-        if pack.may != candidates.HOMELESS:
-            accepted = chance.wanted * pack.patiences
-            rows = rows[pack.rates[rows] >= accepted[rows]]
-            if not self._is_idle and self._is_light(pack, chance):
-                fits = pack.rooms[rows] >= accepted[rows]
-                if pack.may == candidates.LEAVING:
-                    heavy = self._options.leave_penalty
-                    fits |= values[rows] >= least * heavy
-                rows = rows[fits]
-        elif not offer.has_free(self._options.min_free):
-            wanted = chance.peak * self._min_share * _ROUNDING
-            rates = pack.rates[rows].clip(max=chance.rate)
-            rows = rows[pack.patiences[rows] * wanted <= rates]
-        if len(rows) > 1:
-            rows = rows[(-values[rows]).argsort()]
-        return typing.cast(list[int], rows.tolist())
-
-    def _fits(
-        self, kind: candidates.Kind, offer: Offer, chance: Chance
-    ) -> bool:
-        """Return whether a kind's pair may be allowed."""
-        rate = min(kind.own_rate, chance.rate)
-        if kind.may == candidates.HOMELESS:
-            wanted = chance.peak * self._min_share * _ROUNDING
-            part = self._options.min_free
-            return rate >= wanted * kind.patience or (
-                kind.out.has_free(part) and offer.has_free(part)
-            )
-        if kind.may == candidates.STAYING and not self._is_idle:
-            rate = min(rate, kind.room)
-        return rate >= chance.wanted * kind.patience
+        options, kinds = self._options, self._kinds
+        is_homeless = pack.may == candidates.HOMELESS
+        if is_homeless and offer.has_free(options.min_free):
+            return np.ones(len(rows))
+        rates, _ = kinds.own(pack, rows, chance.rate)
+        patience = options.patience * pack.waited(self._now, rows)
+        accepts: npt.NDArray[typing.Any] = (
+            rates * (1.0 + patience) >= chance.wanted
+        )
+        if is_homeless or self._is_idle:
+            return accepts
+        rooms = np.minimum(kinds.rooms(pack, rows), chance.room)
+        is_light = rates * _ROUNDING <= rooms
+        light, heavy = penalty / options.leave_penalty_idle, 0.0
+        if pack.may == candidates.LEAVING:
+            heavy = penalty / options.leave_penalty
+        shares: _Floats = accepts * np.where(is_light, light, heavy)
+        return shares
 
     # -- the rule --------------------------------------------------------
 
@@ -408,7 +492,7 @@ class Decision:
         if kind.peaks:
             peak = kind.peaks.get(slot.shape, peak)
         rate = peak = min(peak, dma.share)
-        flows = _flows(kind, offer)
+        flows = self._flows(kind, offer)
         for pipe, cost in flows:
             share = pipe.share / cost
             if share < rate:
@@ -447,6 +531,23 @@ class Decision:
             self._least = _ROUNDING / score
             self._record, self._slot, self._rate = record, slot, rate
 
+    def _flows(
+        self, kind: candidates.Kind, offer: Offer
+    ) -> list[tuple[pipe_loads.Pipe, float]]:
+        """Return the pipes that a pair uses, with bytes per input byte.
+
+        The DMA pipe comes first.
+        """
+        found = [(offer.dma, 1.0)]
+        if kind.host_id == offer.host_id:
+            return found
+        pipe = self._kinds.pipe
+        found += [(pipe(kind.egress), 1.0), (offer.ingress, 1.0)]
+        if kind.ratio > 0:
+            found.append((offer.egress, kind.ratio))
+            found.append((pipe(kind.ingress), kind.ratio))
+        return found
+
     def _penalty(
         self,
         kind: candidates.Kind,
@@ -480,19 +581,20 @@ class Decision:
         return options.leave_penalty
 
 
-def _flows(
-    kind: candidates.Kind, offer: Offer
-) -> list[tuple[pipe_loads.Pipe, float]]:
-    """Return the pipes that a pair uses, with bytes per input byte.
+def _most_gain(rate: float, lefts: list[float], loss_weight: float) -> float:
+    """Return an upper bound of the gain at this rate or less.
 
-    The DMA pipe comes first.
+    :param lefts: what no flow uses of some of the pipes; all in bytes/s.
     """
-    if kind.host_id == offer.host_id:
-        return [(offer.dma, 1.0)]
-    found = [(offer.dma, 1.0), (kind.out, 1.0), (offer.ingress, 1.0)]
-    if kind.ratio > 0:
-        found += [(offer.egress, kind.ratio), (kind.back, kind.ratio)]
-    return found
+    # Between these, the gain grows or falls evenly.
+    gain = rates_strategy.LEAST_GAIN * rate
+    for limit in [rate, *lefts]:
+        if limit <= rate:
+            lost = 0.0
+            for left in lefts:
+                lost += max(limit - left, 0.0)
+            gain = max(gain, limit - loss_weight * lost)
+    return gain
 
 
 def _each(offers: list[Offer]) -> list[list[Offer]]:

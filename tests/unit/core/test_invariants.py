@@ -2,7 +2,6 @@
 
 """The invariants notice what is wrong."""
 
-import math
 import typing
 from collections import abc
 
@@ -55,14 +54,17 @@ def a_kind(view: typing.Any) -> typing.Any:
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda view: setattr(a_kind(view), "urgency", 0.0),
-        lambda view: setattr(a_kind(view), "listed_s", math.inf),
+        lambda view: setattr(a_kind(view), "fresh", 0.0),
+        lambda view: setattr(a_kind(view), "due_s", 1e9),
         lambda view: setattr(a_kind(view), "has_home", False),
         lambda view: setattr(a_kind(view), "egress", 99),
         lambda view: setattr(a_kind(view), "peak_max", 0.0),
         lambda view: setattr(a_kind(view), "first", None),
         lambda view: setattr(a_kind(view).pack, "may", 0),
-        lambda view: setattr(a_kind(view).pack, "tops", [0.0, 0.0]),
+        lambda view: a_kind(view).pack.egress.fill(0),
+        lambda view: a_kind(view).pack.longest.set(0.0, -1.0, 0.0),
+        lambda view: a_kind(view).pack._urgent.set(0.0, 0.0, 0.0),
+        lambda view: a_kind(view).pack._programmed.set(0.0, 0.0, 0.0),
         lambda view: a_kind(view).pack.kinds.reverse(),
         lambda view: view.kinds.packs.clear(),
         lambda view: view.kinds.on_host.clear(),
