@@ -364,8 +364,10 @@ def _document(
     if not recorded:
         found["members"] = bounds.fitting(
             {
-                "host_uuid": member.host_uuid,
-                "host_name": member.host_name,
+                "host_uuid": call.places.uuid(member.host_uuid),
+                "host_name": call.places.name(
+                    member.host_uuid, member.host_name
+                ),
                 "device": member.device,
                 "slot": member.slot,
                 "state": member.phase,
