@@ -34,16 +34,14 @@ class Places:
         return identity.host_hash(host_uuid, self.project_id)
 
     def name(self, host_uuid: str, host_name: str | None) -> str | None:
-        return (
-            host_name if self.are_named else f"host-{self._digits(host_uuid)}"
-        )
+        if self.project_id is None:
+            return host_name
+        hashed = identity.host_hash(host_uuid, self.project_id)
+        return f"host-{hashed[:8]}"
 
     def inventory(self, pool: inventory.Inventory) -> inventory.Inventory:
         """Return the pool's hardware, whose identifiers follow its hosts'."""
         return pool if self.are_named else _hashed(pool, self)
-
-    def _digits(self, host_uuid: str) -> str:
-        return str(self.uuid(host_uuid))[:8]
 
 
 @functools.lru_cache(_MOST_KEPT)

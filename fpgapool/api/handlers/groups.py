@@ -418,7 +418,7 @@ def _client_hosts(view: objects.GroupView) -> list[dict[str, Any]]:
     """Return the hosts that a client connects to, as many as fit."""
     return bounds.fitting(
         {
-            **dataclasses.asdict(host),
+            **dataclasses.asdict(host.seen_in(view.group_id)),
             "endpoints": views.endpoints(host.endpoints),
         }
         for host in view.hosts

@@ -160,7 +160,7 @@ SESSION = f"/v1/sessions/{fakes.view().session_id}"
         ("DELETE", SESSION, fakes.MEMBER),
         ("GET", SESSION, fakes.STRANGER),
         ("GET", "/v1/sessions", fakes.MEMBER),
-        ("GET", "/v1/slots", fakes.MEMBER),
+        ("GET", "/v1/slots", fakes.SERVICE),
         ("GET", "/v1/hosts", fakes.SERVICE),
         ("GET", "/v1/pool", fakes.ADMIN),
     ],

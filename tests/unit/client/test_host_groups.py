@@ -16,6 +16,7 @@ from fpgapool.common.channels import channel
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 
+HERE = "00000000-0000-0000-0000-000000000007"
 ACCESS = groupdoor.Access("g", "c", "secret", groups.MemberList(1, ()))
 
 
@@ -30,7 +31,7 @@ class Door:
 
     def request(self, operation: str, *_: object, **__: object) -> object:
         assert operation == "hello"
-        return {"host_uuid": "here"}
+        return {"host_uuid": HERE}
 
     def request_desk(self, group_id: str, _: object) -> socket.socket:
         assert group_id == "g"
@@ -58,7 +59,7 @@ def _door() -> groupdoor.GroupDoor:
 
 def test_an_agent_that_does_not_know_a_new_client_yet(door) -> None:
     door.refusals = 3
-    _door().connect_local(ACCESS, "here").close()
+    _door().connect_local(ACCESS, HERE).close()
     assert door.refusals == -1
 
 
@@ -66,7 +67,7 @@ def test_an_agent_that_does_not_know_a_new_client_yet(door) -> None:
     ("host_id", "code", "refusals"),
     [
         ("there", codes.GROUP_NOT_FOUND, 5),
-        ("here", codes.WORKER_LOST, 4),
+        (HERE, codes.WORKER_LOST, 4),
     ],
 )
 def test_desks_that_are_asked_for_once(
@@ -83,4 +84,4 @@ def test_an_agent_that_never_knows_the_client(door, monkeypatch) -> None:
     monkeypatch.setattr(groupdoor, "_UNKNOWN_S", 0.005)
     door.refusals = 10**6
     with pytest.raises(channel.ChannelClosed):
-        _door().connect_local(ACCESS, "here")
+        _door().connect_local(ACCESS, HERE)
