@@ -240,13 +240,13 @@ ROUTES: tuple[Route, ...] = (
     _route(
         "GET /v1/devices",
         devices.index,
-        rights.ADMIN_OR_SERVICE,
+        rights.HARDWARE_READER,
         **inventory.DEVICES,
     ),
     _route(
         "GET /v1/devices/{device_id}",
         devices.show,
-        rights.ADMIN_OR_SERVICE,
+        rights.HARDWARE_READER,
         response=inventory.SHOW_DEVICE,
     ),
     _route(
@@ -259,13 +259,13 @@ ROUTES: tuple[Route, ...] = (
     _route(
         "GET /v1/slots",
         slots.index,
-        rights.ADMIN_OR_SERVICE,
+        rights.HARDWARE_READER,
         **inventory.SLOTS,
     ),
     _route(
         "GET /v1/slots/{slot_id}",
         slots.show,
-        rights.ADMIN_OR_SERVICE,
+        rights.HARDWARE_READER,
         response=inventory.SHOW_SLOT,
     ),
     _route(
@@ -426,7 +426,7 @@ ROUTES: tuple[Route, ...] = (
     _route(
         "GET /v1/pool/hosts",
         pool.hosts,
-        rights.ADMIN_OR_SERVICE,
+        rights.HARDWARE_READER,
         policy=rights.POOL_HOSTS,
         since="1.1",
         **pool_schemas.HOSTS,
