@@ -41,28 +41,19 @@ ADMIN_OR_SERVICE = _rule(
     f"{ADMIN} or {_SERVICE}",
     "Administrators and other services.",
 )
-# Those of ADMIN_OR_SERVICE, but reading it is not audited: it shows no data of
-# tenants, and who watches the pool reads it again and again.
+# Unlike ADMIN_OR_SERVICE it is not audited: it shows no data of tenants, and
+# whoever watches the pool uses it again and again.
 HARDWARE_READER = _rule(
     "hardware_reader_api",
     ADMIN_OR_SERVICE,
-    "Users who see boards and slots, and hosts as far as"
-    " fpgapool:hosts:identify allows.",
+    "Users who see boards and slots, and a name or hash of their host.",
 )
 _AGENT = _rule(
     "agent_api",
     f"role:{AGENT_ROLE}",
     "Agents, which download the files of bitstreams.",
 )
-ADMIN_OR  # Those of ADMIN_OR_SERVICE, but reading it is not audited: it shows no data of
-# tenants, and who watches the pool reads it again and again.
-HARDWARE_READER = _rule(
-    "hardware_reader_api",
-    ADMIN_OR_SERVICE,
-    "Users who see boards and slots, and hosts as far as"
-    " fpgapool:hosts:identify allows.",
-)
-_AGENT = _rule(
+ADMIN_OR_AGENT = _rule(
     "admin_or_agent_api", f"{ADMIN} or {_AGENT}", "Administrators and agents."
 )
 VENDORDATA = _rule(

@@ -96,7 +96,8 @@ export class View {
       make("section", { "aria-label": "Over time", class: "charts" },
         ...this.charts.map((one) => one.element)),
       make("h2", {}, "Hosts"), ...(seesHosts ? this.map() : [
-        make("p", { class: "empty" }, "The policy does not show hosts to you."),
+        make("p", { class: "empty" },
+          "The policy does not show hosts to you."),
       ]));
   }
 
