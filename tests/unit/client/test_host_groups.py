@@ -13,6 +13,7 @@ from fpgapool.client import errors
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import groupdoor
 from fpgapool.common.channels import channel
+from fpgapool.objects import identity
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 
@@ -61,6 +62,13 @@ def test_an_agent_that_does_not_know_a_new_client_yet(door) -> None:
     door.refusals = 3
     _door().connect_local(ACCESS, HERE).close()
     assert door.refusals == -1
+
+
+@pytest.mark.parametrize("host_id", [identity.host_hash(HERE, "g"), HERE])
+def test_a_group_calls_a_host_by_its_hash(door, host_id) -> None:
+    """Agents of release 1.0.0 call it by its UUID."""
+    door.refusals = 0
+    _door().connect_local(ACCESS, host_id).close()
 
 
 @pytest.mark.parametrize(
