@@ -20,6 +20,7 @@ from typing import TypeVar
 from oslo_config import cfg
 
 from fpgapool.api import metrics
+from fpgapool.api.answers import places
 from fpgapool.api.backends import caches
 from fpgapool.api.backends import gathering
 from fpgapool.api.backends import inventory
@@ -30,6 +31,7 @@ from fpgapool.api.http import audit_trail
 from fpgapool.api.http import crowd
 from fpgapool.api.http import errors
 from fpgapool.api.http import microversion
+from fpgapool.api.http import rights
 from fpgapool.bitstreams import base as stores
 from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library as libraries
@@ -272,6 +274,23 @@ class Call:
     recorded: bool = False
     stream: intake.Stream | None = None
     length_bytes: int | None = None
+    _places: places.Places | None = None
+
+    @property
+    def places(self) -> places.Places:
+        """How the caller sees hosts."""
+        if self._places is None:
+            # Looking at a session is no use of a privilege: it is not audited.
+            named = self.allows(rights.HOSTS_IDENTIFY)
+            mine = self.caller.project_id or ""
+            self._places = places.Places(None if named else mine)
+        return self._places
+
+    def allows(self, rule: str) -> bool:
+        """Whether a policy allows what the caller sees; it is not audited."""
+        return self.backends.enforcer.allows(
+            self.caller, rule, {"project_id": self.caller.project_id}
+        )
 
     @property
     def project_id(self) -> str:
@@ -333,12 +352,15 @@ class Call:
         """Return a list that depends on the inventory and on the caller.
 
         :param sees_all: whether the caller sees data of other projects in it.
+        :param make: makes it of the inventory that the caller sees.
         """
-        pool = self.backends.inventory.get()
+        pool, seen = self.backends.inventory.get(), self.places
         project_id = self.caller.project_id
-        asked = name, sees_all, project_id, self.base_url, self.version
+        asked = name, sees_all, project_id, seen, self.base_url, self.version
         key = *asked, repr(self.query) if self.query else ""
-        text = self.backends.lists.get(pool, key, lambda: make(pool))
+        text = self.backends.lists.get(
+            pool, key, lambda: make(seen.inventory(pool))
+        )
         return self.tagged(text.tag, data=text.data)
 
     def has(self, tag: str) -> bool:

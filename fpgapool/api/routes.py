@@ -240,13 +240,13 @@ ROUTES: tuple[Route, ...] = (
     _route(
         "GET /v1/devices",
         devices.index,
-        rights.ANY_READER,
+        rights.HARDWARE_READER,
         **inventory.DEVICES,
     ),
     _route(
         "GET /v1/devices/{device_id}",
         devices.show,
-        rights.ANY_READER,
+        rights.HARDWARE_READER,
         response=inventory.SHOW_DEVICE,
     ),
     _route(
@@ -256,11 +256,16 @@ ROUTES: tuple[Route, ...] = (
         body=inventory.CHANGE_DEVICE,
         response=inventory.SHOW_DEVICE,
     ),
-    _route("GET /v1/slots", slots.index, rights.ANY_READER, **inventory.SLOTS),
+    _route(
+        "GET /v1/slots",
+        slots.index,
+        rights.HARDWARE_READER,
+        **inventory.SLOTS,
+    ),
     _route(
         "GET /v1/slots/{slot_id}",
         slots.show,
-        rights.ANY_READER,
+        rights.HARDWARE_READER,
         response=inventory.SHOW_SLOT,
     ),
     _route(
@@ -421,8 +426,8 @@ ROUTES: tuple[Route, ...] = (
     _route(
         "GET /v1/pool/hosts",
         pool.hosts,
-        rights.ANY_READER,
-        policy="fpgapool:pool:get",
+        rights.HARDWARE_READER,
+        policy=rights.POOL_HOSTS,
         since="1.1",
         **pool_schemas.HOSTS,
     ),

@@ -101,6 +101,7 @@ class Inventory:
     """All hardware of the pool, at one point in time."""
 
     def __init__(self, found: db_api.Inventory) -> None:
+        self._found = found
         self.hosts = found.hosts
         hosts = {host.id: host for host in found.hosts}
         reserved = {
@@ -165,6 +166,10 @@ class Inventory:
     @classmethod
     def load(cls, database: db_api.Database) -> Inventory:
         return cls(database.inventory())
+
+    def with_hosts(self, hosts: list[db_api.HostRecord]) -> Inventory:
+        """Return the same hardware with other rows of its hosts."""
+        return Inventory(dataclasses.replace(self._found, hosts=hosts))
 
     def pending_reservations(self, device: Device) -> int:
         """Return how many reservations of a device have no slot yet."""

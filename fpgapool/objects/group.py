@@ -9,6 +9,7 @@ from typing import Any
 from typing import Self
 
 from fpgapool.objects import base
+from fpgapool.objects import identity
 from fpgapool.objects import session
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group as description
@@ -126,6 +127,16 @@ class GroupHost(base.Payload):
     members: int
     endpoints: tuple[session.Endpoint, ...] = ()
     certificate_sha256: str | None = None
+
+    def seen_in(self, group_id: str) -> Self:
+        """Return the host as clients of a group see it.
+
+        They compare what the API, front doors and desks say, so each of these
+        says the same, to clients of any project.
+        """
+        return dataclasses.replace(
+            self, host_uuid=identity.host_hash(self.host_uuid, group_id)
+        )
 
 
 def hosts_from(hosts: Iterable[GroupHost], host_uuid: str) -> list[GroupHost]:

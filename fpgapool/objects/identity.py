@@ -19,3 +19,12 @@ def device_id(host_uuid: str, device_name: str) -> str:
 def slot_id(of_device_id: str, number: int) -> str:
     """Return the identifier of a slot in the API."""
     return str(uuid.uuid5(uuid.UUID(of_device_id), str(number)))
+
+
+@functools.lru_cache(_MOST_KEPT)
+def host_hash(host_uuid: str, reader: str) -> str:
+    """Return the UUID that stands for a host before those who may not know it.
+
+    :param reader: whoever sees it, such as a project. Others see another UUID.
+    """
+    return str(uuid.uuid5(uuid.UUID(host_uuid), reader))

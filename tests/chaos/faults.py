@@ -139,7 +139,7 @@ def _worker(number: signal.Signals) -> Strike:
         host = _host(stage, rng)
         flowing = stage.crowd.wait_flowing(_FLOWING_LIMIT_S)
         if flowing is not None:
-            host = stage.pool.hosts[flowing.host]
+            host = stage.pool.host_called(flowing.host)
         workers = host.workers()
         rng.shuffle(workers)
         # What is on its way to the first one has to be sent again.

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 import yaml
 
 from fpgapool.db import api as db_api
+from fpgapool.objects import identity
 from tests.harness import consistency
 from tests.harness import door as doors
 from tests.harness import processes
@@ -137,6 +138,11 @@ class Host:
         fresh = self._boards_path.with_suffix(".new")
         fresh.write_text(yaml.safe_dump(document))
         fresh.replace(self._boards_path)
+
+    @property
+    def name_for_tenants(self) -> str:
+        """What the API calls it in answers to the first project."""
+        return f"host-{identity.host_hash(self.uuid, PROJECT)[:8]}"
 
     def socket_path(self, project_id: str = PROJECT) -> str:
         """Return the path of a project's front door."""

@@ -61,15 +61,11 @@ MATRIX = {
     "GET /v1/hosts": "service nova admin",
     "GET /v1/hosts/{host_uuid}": "service nova admin",
     "PATCH /v1/hosts/{host_uuid}": "admin",
-    "GET /v1/devices": "reader member manager stranger service nova admin",
-    "GET /v1/devices/{device_id}": (
-        "reader member manager stranger service nova admin"
-    ),
+    "GET /v1/devices": "service nova admin",
+    "GET /v1/devices/{device_id}": "service nova admin",
     "PATCH /v1/devices/{device_id}": "admin",
-    "GET /v1/slots": "reader member manager stranger service nova admin",
-    "GET /v1/slots/{slot_id}": (
-        "reader member manager stranger service nova admin"
-    ),
+    "GET /v1/slots": "service nova admin",
+    "GET /v1/slots/{slot_id}": "service nova admin",
     "POST /v1/slots/{slot_id}/test": "admin",
     "POST /v1/sessions": "member manager stranger admin instance",
     "GET /v1/sessions": "reader member manager stranger admin instance",
@@ -96,7 +92,7 @@ MATRIX = {
     ),
     "DELETE /v1/groups/{group_id}": "member manager admin",
     "GET /v1/pool": "reader member manager stranger service nova admin",
-    "GET /v1/pool/hosts": "reader member manager stranger service nova admin",
+    "GET /v1/pool/hosts": "service nova admin",
     "GET /v1/pool/snapshot": "service nova admin",
     "GET /v1/quotas": "reader member manager stranger admin",
     "GET /v1/quotas/defaults": "reader member manager stranger admin",

@@ -45,7 +45,7 @@ def test_nobody_is_told_that_the_token_is_invalid(
         assert "www-authenticate" not in answer.headers
     assert api.ask("GET", "/v1", tokens["member"]).status == 200
     away.start()
-    assert api.ask("GET", "/v1/slots", tokens["member"]).status == 200
+    assert api.ask("GET", "/v1/pool", tokens["member"]).status == 200
     assert api.ask("GET", "/v1/slots", UNSEEN).status == 401
 
 

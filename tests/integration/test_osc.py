@@ -113,10 +113,10 @@ READS = {
     "accelerator show copy": "reader member service admin",
     "host list": "service admin",
     "host list --up --long": "service admin",
-    "device list": "reader member service admin",
-    "device list --state up --host board --long": "reader member admin",
-    "slot list": "reader member service admin",
-    "slot list --state idle --sort number:desc --long": "reader member admin",
+    "device list": "service admin",
+    "device list --state up --host board --long": "admin",
+    "slot list": "service admin",
+    "slot list --state idle --sort number:desc --long": "admin",
     "instance list": "reader member admin",
     "instance list --all-projects --long": "admin",
     "service list": "service admin",
@@ -147,23 +147,23 @@ def test_inventory(fpga: Command) -> None:
     """What lists say is what shows say, and filters find it."""
     pool = fpga("reader", "pool", "show", "-f", "json").document
     assert (pool["hosts"], pool["hosts_up"], pool["slots"]) == (1, 1, 2)
-    (device,) = fpga("reader", "device", "list", "-f", "json").document
-    shown = fpga("reader", "device", "show", device["ID"], "-f", "json")
+    (device,) = fpga("admin", "device", "list", "-f", "json").document
+    shown = fpga("admin", "device", "show", device["ID"], "-f", "json")
     assert shown.document["name"] == device["Name"] == "board0"
     slots = fpga(
-        *("reader", "slot", "list", "--host", "board", "--limit", "1"),
+        *("admin", "slot", "list", "--host", "board", "--limit", "1"),
         *("--device", device["ID"], "--sort", "number:desc", "-f", "json"),
     ).document
     assert [slot["Number"] for slot in slots] == [1]
     nowhere = fpga(
-        "reader", "slot", "list", "--host", "elsewhere", "-f", "json"
+        "admin", "slot", "list", "--host", "elsewhere", "-f", "json"
     )
     assert nowhere.document == []
 
 
 def test_a_slot_is_shown_and_tested(fpga: Command) -> None:
-    slot = fpga("reader", "slot", "list", "-f", "json").document[0]
-    shown = fpga("reader", "slot", "show", slot["ID"], "-f", "json").document
+    slot = fpga("admin", "slot", "list", "-f", "json").document[0]
+    shown = fpga("admin", "slot", "show", slot["ID"], "-f", "json").document
     assert (shown["number"], shown["failures"]) == (slot["Number"], 0)
     assert fpga("admin", "slot", "test", slot["ID"]).status == 0
     refused = fpga("reader", "slot", "test", slot["ID"])

@@ -308,7 +308,10 @@ class Questions:
         into one message, this host first.
         """
         mine = self._settings.host_uuid
-        hosts = objects.hosts_from(group.hosts, mine)
+        hosts = [
+            one.seen_in(group.group_id)
+            for one in objects.hosts_from(group.hosts, mine)
+        ]
         return {
             "group_id": group.group_id,
             "accelerator": group.accelerator,

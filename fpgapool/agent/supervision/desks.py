@@ -379,7 +379,9 @@ class Desks(children.Keeper[_DeskProcess]):
             "hosts",
             {
                 "revision": order.revision,
-                "hosts": bounds.fitting(map(_host, hosts)),
+                "hosts": bounds.fitting(
+                    _host(one.seen_in(order.group_id)) for one in hosts
+                ),
                 "hosts_total": len(hosts),
                 "spares_member": self._spares_member(order),
             },

@@ -82,12 +82,18 @@ class Hardware:
             key=self.key,
         )
 
-    def show(self, call: calls.Call, *, status: int = 200) -> calls.Answer:
+    def show(self, call: calls.Call) -> calls.Answer:
         """Show the resource that the path identifies.
 
         :raises ApiError: if it does not exist.
         """
-        document = {self.singular: self._found(call)}
+        pool = call.backends.inventory.get()
+        return self._shown(call, call.places.inventory(pool))
+
+    def _shown(
+        self, call: calls.Call, pool: inventory.Inventory, status: int = 200
+    ) -> calls.Answer:
+        document = {self.singular: self._found(call, pool)}
         return calls.Answer(document=document, status=status)
 
     def change(
@@ -99,25 +105,26 @@ class Hardware:
     ) -> calls.Answer:
         """Change the resource that the path identifies, and show it.
 
+        Whoever may change hardware sees its host.
+
         :param change: requests the change from the conductor, given the
             previous document.
         """
         known = call.backends.inventory
         # The resource may be newer than the cache.
         known.forget()
-        found = self._found(call)
+        found = self._found(call, known.get())
         try:
             change(found)
         finally:
             known.forget()
-        return self.show(call, status=status)
+        return self._shown(call, known.get(), status)
 
     def _sees_all(self, call: calls.Call) -> bool:
         return self.see_all is None or call.may(self.see_all)
 
-    def _found(self, call: calls.Call) -> Document:
+    def _found(self, call: calls.Call, pool: inventory.Inventory) -> Document:
         name = call.path[f"{self.singular}_{self.key}"]
-        pool = call.backends.inventory.get()
         sees_all = self._sees_all(call)
         value = functools.partial(self.value, call, sees_all, self.key)
         for one in self.rows(pool):

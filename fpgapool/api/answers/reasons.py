@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
 from collections.abc import Iterable
 
 from fpgapool.api.http import times
@@ -27,12 +26,10 @@ FOR_LACK_OF_SLOTS = frozenset(
 _MOST_NAMED = 10
 
 
-def out_of_service(
-    slots: Iterable[inventory.Slot], sees_hosts: Callable[[], bool]
-) -> str:
+def out_of_service(slots: Iterable[inventory.Slot], sees_hosts: bool) -> str:
     """Describe the slots that are out of service, and the hosts that are down.
 
-    :param sees_hosts: returns whether the caller may see the names of hosts.
+    :param sees_hosts: whether the caller may see the names of hosts.
     :returns: a sentence; empty if no slot is out of service.
     """
     counts = collections.Counter(slot.state for slot in slots)
@@ -47,7 +44,7 @@ def out_of_service(
         if slot.state == "down"
     }.values()
     if hosts:
-        parts.append(f"{counts['down']} down{_silent(hosts, sees_hosts())}")
+        parts.append(f"{counts['down']} down{_silent(hosts, sees_hosts)}")
     return f"Out of service: {', '.join(parts)}." if parts else ""
 
 

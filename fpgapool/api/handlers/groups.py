@@ -364,8 +364,10 @@ def _document(
     if not recorded:
         found["members"] = bounds.fitting(
             {
-                "host_uuid": member.host_uuid,
-                "host_name": member.host_name,
+                "host_uuid": call.places.uuid(member.host_uuid),
+                "host_name": call.places.name(
+                    member.host_uuid, member.host_name
+                ),
                 "device": member.device,
                 "slot": member.slot,
                 "state": member.phase,
@@ -416,7 +418,7 @@ def _client_hosts(view: objects.GroupView) -> list[dict[str, Any]]:
     """Return the hosts that a client connects to, as many as fit."""
     return bounds.fitting(
         {
-            **dataclasses.asdict(host),
+            **dataclasses.asdict(host.seen_in(view.group_id)),
             "endpoints": views.endpoints(host.endpoints),
         }
         for host in view.hosts

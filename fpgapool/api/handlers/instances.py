@@ -90,6 +90,6 @@ def _document(
     return {
         **views.members(inventory.INSTANCE, record, call.version),
         # Nova does not show the host to the owner of an instance either.
-        "host_uuid": record.host_uuid if with_host else None,
+        "host_uuid": call.places.uuid(record.host_uuid) if with_host else None,
         "token": _token(record),
     }

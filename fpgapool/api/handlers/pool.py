@@ -36,18 +36,21 @@ def show(call: calls.Call) -> calls.Answer:
         document["counts"] = {name: counts[name] for name in _COUNTS}
     else:
         pool = call.backends.inventory.get()
-        document["hosts"] = _hosts(call, pool, pool.hosts)
+        seen = call.places.inventory(pool).hosts
+        may_see = call.allows(rights.POOL_HOSTS)
+        document["hosts"] = _hosts(call, pool, seen if may_see else ())
     return calls.Answer(document={"pool": document})
 
 
 def hosts(call: calls.Call) -> calls.Answer:
     """List the hosts with their devices and slots."""
     pool = call.backends.inventory.get()
-    found = {host.id for host in pool.hosts if _matches(call, pool, host)}
+    seen = call.places.inventory(pool).hosts
+    found = {host.id for host in seen if _matches(call, pool, host)}
     page = paging.chosen(
         call,
         description.POOL_HOST,
-        pool.hosts,
+        seen,
         operator.attrgetter,
         key="uuid",
         wanted=lambda host: host.id in found,
@@ -82,7 +85,12 @@ def _hosts(
     pool: inventories.Inventory,
     chosen: Sequence[db_api.HostRecord],
 ) -> list[dict[str, Any]]:
-    now = call.backends.hosts_now([host.uuid for host in chosen])
+    """Return the hosts with their devices and slots.
+
+    :param chosen: the hosts as the caller sees them.
+    """
+    uuids = [pool.host_uuids[host.id] for host in chosen]
+    now = call.backends.hosts_now(uuids)
     # The use of this privilege is audited, so it is checked at most once, and
     # only if the response would show another project's data.
     sees_all = functools.cache(lambda: call.may(rights.SESSIONS_ALL_PROJECTS))

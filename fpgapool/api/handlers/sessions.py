@@ -166,7 +166,7 @@ def _ended(call: calls.Call, row: db_api.SessionHead) -> calls.Answer:
     asked = "session", row.session_id, row.revision, row.updated_at
     text = call.backends.lists.get(
         call.backends.inventory.get(),
-        (*asked, call.base_url, call.version),
+        (*asked, call.places, call.base_url, call.version),
         document,
     )
     headers = {"ETag": _etag(row.revision)}
@@ -506,7 +506,7 @@ def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:
     return calls.Answer(
         document={
             "session": {
-                **_members(call, view),
+                **_members(call, view, view.host_uuid),
                 "pending_reasons": [
                     {
                         "code": code,
@@ -516,7 +516,7 @@ def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:
                     }
                     for code in view.pending_reasons
                 ],
-                "placement": _placement(view),
+                "placement": _placement(call, view),
                 "connection": _connection(view) if now.connectable else None,
             }
         },
@@ -549,31 +549,38 @@ def _message(
         for slot in call.backends.inventory.get().slots
         if not shapes or slot.record.shape in shapes
     ]
-    absent = reasons.out_of_service(
-        fitting, lambda: call.may(rights.HOSTS_LIST)
-    )
+    absent = reasons.out_of_service(fitting, call.places.are_named)
     return f"{message} {absent}".rstrip()
 
 
 def _members(
-    call: calls.Call, one: objects.SessionView | db_api.SessionRecord
+    call: calls.Call,
+    one: objects.SessionView | db_api.SessionRecord,
+    host_uuid: str | None,
 ) -> dict[str, Any]:
-    """Return the members of a view or row in the request's API version."""
+    """Return the members of a view or row in the request's API version.
+
+    :param host_uuid: the client's host.
+    """
     recorded = isinstance(one, db_api.SessionRecord)
     return {
         **views.members(
             description.FIELDS, one, call.version, recorded=recorded
         ),
+        "host": call.places.uuid(host_uuid),
         "links": calls.self_link(call.url("sessions", one.session_id)),
     }
 
 
-def _placement(view: objects.SessionView) -> dict[str, Any] | None:
-    if view.slot_host_uuid is None:
+def _placement(
+    call: calls.Call, view: objects.SessionView
+) -> dict[str, Any] | None:
+    host_uuid = view.slot_host_uuid
+    if host_uuid is None:
         return None
     return {
-        "host_uuid": view.slot_host_uuid,
-        "host_name": view.slot_host_name,
+        "host_uuid": call.places.uuid(host_uuid),
+        "host_name": call.places.name(host_uuid, view.slot_host_name),
         "device": view.device,
         "slot": view.slot,
         "local": view.local,
@@ -592,7 +599,7 @@ def _listed(call: calls.Call, project_id: str | None) -> list[dict[str, Any]]:
     database = call.backends.database
     hosts = call.backends.inventory.get().host_uuids
     own = instances.owner(call.caller)
-    filters = _filters(call.query, project_id, hosts, own)
+    filters = _filters(call, project_id, hosts, own)
     if filters is None:
         return []
     marker = call.query.get("marker")
@@ -607,16 +614,13 @@ def _listed(call: calls.Call, project_id: str | None) -> list[dict[str, Any]]:
         order=[("id" if k == "queued_at" else k, up) for k, up in order],
     )
     return [
-        {
-            **_members(call, record),
-            "host": hosts.get(record.host_id or 0),
-        }
+        _members(call, record, hosts.get(record.host_id or 0))
         for record in records
     ]
 
 
 def _filters(
-    query: Mapping[str, Any],
+    call: calls.Call,
     project_id: str | None,
     hosts: Mapping[int, str],
     own: str | None,
@@ -625,9 +629,10 @@ def _filters(
 
     :param own: the only user whose sessions match; None: all users.
     """
-    host_id = None
+    query, host_id = call.query, None
     if "host" in query:
-        ids = {host_uuid: id_ for id_, host_uuid in hosts.items()}
+        # As the caller sees them, who learns of no other UUID.
+        ids = {call.places.uuid(one): id_ for id_, one in hosts.items()}
         host_id = ids.get(query["host"].lower())
         if host_id is None:
             return None

@@ -41,6 +41,13 @@ ADMIN_OR_SERVICE = _rule(
     f"{ADMIN} or {_SERVICE}",
     "Administrators and other services.",
 )
+# Unlike ADMIN_OR_SERVICE it is not audited: it shows no data of tenants, and
+# whoever watches the pool uses it again and again.
+HARDWARE_READER = _rule(
+    "hardware_reader_api",
+    ADMIN_OR_SERVICE,
+    "Users who see boards and slots, and a name or hash of their host.",
+)
 _AGENT = _rule(
     "agent_api",
     f"role:{AGENT_ROLE}",
@@ -115,7 +122,7 @@ READER_OR_AGENT = f"{PROJECT_READER_OR_ADMIN} or {_AGENT}"
 # Policies of routes that handlers also check in other routes.
 BITSTREAMS_UPDATE = "fpgapool:bitstreams:update"
 GROUPS_UPDATE = "fpgapool:groups:update"
-HOSTS_LIST = "fpgapool:hosts:list"
+POOL_HOSTS = "fpgapool:pool:hosts"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,6 +195,24 @@ GROUPS_SHARE = _right(
     "Share a group with other projects, or stop sharing it.",
     "POST /v1/groups",
     f"PATCH {_GROUP}",
+)
+HOSTS_IDENTIFY = _right(
+    "hosts:identify",
+    "See the names and UUIDs of hosts; other callers see a hash of each, which"
+    " differs between projects.",
+    "GET /v1/hosts",
+    "GET /v1/hosts/{host_uuid}",
+    "GET /v1/devices",
+    "GET /v1/devices/{device_id}",
+    "GET /v1/slots",
+    "GET /v1/slots/{slot_id}",
+    "GET /v1/pool",
+    "GET /v1/pool/hosts",
+    "GET /v1/sessions",
+    f"GET {_SESSION}",
+    f"GET {_GROUP}",
+    "GET /v1/instances",
+    rule=ADMIN_OR_SERVICE,
 )
 INSTANCES_LIST_ALL = _list_all("instances", "instances that have tokens")
 INSTANCES_ALL_PROJECTS = _right(

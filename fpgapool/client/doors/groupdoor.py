@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import socket
+import uuid
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
@@ -164,7 +165,7 @@ class GroupDoor:
             door = frontdoor.FrontDoor(path, token, deadline_s)
             with contextlib.closing(door):
                 here = door.request("hello", deadline_s, **asking.HELLO)
-                if here.get("host_uuid") != host_id:
+                if host_id not in _names(here, access.group_id):
                     raise channel.ChannelClosed("the desk is on another host")
                 return _request_desk(door, access.group_id, deadline_s, token)
         except (errors.FpgapoolError, doors.ConnectionLost) as exc:
@@ -189,6 +190,15 @@ class GroupDoor:
             require_tls=self._require_tls,
         )
         return reply
+
+
+def _names(here: Document, group_id: str) -> list[str]:
+    """Return what a group calls this host.
+
+    Agents of release 1.0.0 call it by its UUID.
+    """
+    mine = here["host_uuid"]
+    return [str(uuid.uuid5(uuid.UUID(mine), group_id)), mine]
 
 
 def _ids(group_id: str, client_id: str) -> dict[str, str]:

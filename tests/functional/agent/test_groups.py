@@ -76,6 +76,7 @@ class Door(groupdoor.GroupDoor):
     def _hosts(self) -> tuple[groups.Host, ...]:
         told = grouphosts.group_report(self._host, lambda one: one.endpoints)
         host = grouphosts.group_host(told, self._local)
+        host = host.seen_in(grouphosts.GROUP)
         endpoints = [
             (one.network, one.address, one.port) for one in host.endpoints
         ]

@@ -33,7 +33,8 @@ def test_a_session_from_its_opening_to_its_end(api, cloud, rng) -> None:
         lambda: cloud.session_record(name).state == "READY", "READY"
     )
     session = api.show(answer.session["id"]).session
-    assert session["placement"]["host_name"] == "board"
+    board = cloud.hosts["board"]
+    assert session["placement"]["host_name"] == board.name_for_tenants
     assert session["placement"]["local"] is False
     connected = harness.connect(session)
     assert connected.run(data) == data
@@ -165,7 +166,7 @@ def test_without_a_conductor_there_are_clear_answers(api, cloud) -> None:
     # The secret is not recorded.
     assert shown.session["state"] == "READY"
     assert shown.session["connection"] is None
-    for known in ("/v1/accelerators", "/v1/slots", "/v1/sessions"):
+    for known in ("/v1/accelerators", "/v1/pool", "/v1/sessions"):
         assert api.ask("GET", known).status == 200
     services = api.ask("GET", "/v1/services", harness.ADMIN_TOKEN).document
     assert not any(one["up"] for one in services["services"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import socket
 import typing
+import uuid
 from unittest import mock
 
 import pytest
@@ -14,6 +15,7 @@ from fpgapool import objects
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import desks
+from fpgapool.objects import identity
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
@@ -22,6 +24,7 @@ from tests.unit.agent import factories
 KEYS = [("board0", 0), ("board0", 1)]
 NONE = frozenset[tuple[str, int]]()
 GROUP = "group-1"
+FIRST, LAST = (str(uuid.UUID(int=number)) for number in (0, 2**128 - 1))
 
 
 class Desks(desks.Desks):
@@ -172,13 +175,13 @@ def test_a_running_desk_is_told_of_other_rules(made):
     ("mine", "others", "spares_member"),
     [
         (2, {}, True),
-        (2, {"other": 1}, True),
-        (1, {"other": 2}, False),
-        # The lowest id of equals.
-        (1, {"": 1}, False),
-        (1, {"~": 1}, True),
+        (2, {LAST: 1}, True),
+        (1, {LAST: 2}, False),
+        # The lowest UUID of equals.
+        (1, {FIRST: 1}, False),
+        (1, {LAST: 1}, True),
         # Its members are not serving yet: it does not know.
-        (0, {"other": 1}, True),
+        (0, {LAST: 1}, True),
     ],
 )
 def test_one_host_spares_a_member_from_locks(
@@ -198,7 +201,10 @@ def test_one_host_spares_a_member_from_locks(
 
 
 def test_a_desk_is_told_as_many_hosts_as_fit_its_own_first(made):
-    names = [factories.HOST, *(f"{number:036}" for number in range(900))]
+    names = [
+        factories.HOST,
+        *(str(uuid.UUID(int=number)) for number in range(900)),
+    ]
     made.keep(
         1,
         order(
@@ -211,7 +217,9 @@ def test_a_desk_is_told_as_many_hosts_as_fit_its_own_first(made):
     made.hear()
     (told,) = (asked for name, asked in made.take() if name == "hosts")
     assert messages.encode({"op": "hosts", "id": 1, **told})
-    assert told["hosts"][0]["host_id"] == factories.HOST
+    # As the API and front doors call it.
+    mine = identity.host_hash(factories.HOST, GROUP)
+    assert told["hosts"][0]["host_id"] == mine
     assert len(told["hosts"]) < told["hosts_total"] == len(names)
     members = groups.MemberList.parse(told)
     assert members.hosts_total == len(names)

@@ -26,6 +26,12 @@ def make_world() -> Iterator[Callable[..., fakes.Api]]:
 
 
 @pytest.fixture
+def opened(make_world: Callable[..., fakes.Api]) -> fakes.Api:
+    """Give an application whose hardware everybody sees."""
+    return make_world(fakes.view(), policies=fakes.OPEN)
+
+
+@pytest.fixture
 def world(make_world: Callable[..., fakes.Api]) -> fakes.Api:
     """Give an application with one session, which is READY."""
     return make_world(fakes.view())

@@ -13,6 +13,7 @@ from typing import Any
 import falcon.testing
 from keystonemiddleware import opts as keystone_opts
 from oslo_config import cfg
+from oslo_policy import policy as oslo_policy
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
@@ -48,6 +49,17 @@ AGENT = "agent1:p8:fpgapool:agent"
 NOVA = "nova:p8:fpgapool:vendordata,service"
 NOBODY = "nobody:p1:none"
 
+
+#: Policies by which everybody sees the hardware, but not whose hosts it is.
+OPEN = dict.fromkeys(
+    (
+        *("fpgapool:hosts:list", "fpgapool:hosts:get"),
+        *("fpgapool:devices:list", "fpgapool:devices:get"),
+        *("fpgapool:slots:list", "fpgapool:slots:get"),
+        "fpgapool:pool:hosts",
+    ),
+    "@",
+)
 
 #: Of the group and the client that tests make.
 GROUP = str(uuid.UUID(int=0x60))
@@ -693,6 +705,7 @@ class Api:
     :param views: sessions that the conductor knows.
     :param conductor: instead of one that is a plain object.
     :param database: the same.
+    :param policies: rules instead of the defaults.
     :param options: of ``[api]``.
     """
 
@@ -704,6 +717,7 @@ class Api:
         files: calls.Files | None = None,
         conductor: Any = None,
         database: Any = None,
+        policies: dict[str, str] | None = None,
         **options: Any,
     ) -> None:
         self.conductor = conductor or FakeConductor(*views)
@@ -715,13 +729,17 @@ class Api:
             max_waiters=max_waiters,
             interval_s=0.001,
         )
+        enforcer = policy.Enforcer(self.conf)
+        for name, rule in (policies or {}).items():
+            default = oslo_policy.RuleDefault(name, rule)
+            enforcer._enforcer.registered_rules[name] = default
         self.backends = calls.Backends(
             conductor=self.conductor,  # type: ignore[arg-type]
             reader=self.conductor,  # type: ignore[arg-type]
             default_limits=dict.fromkeys(accounting.QUOTAS, 20),
             database=self.database,  # type: ignore[arg-type]
             waiting=self.waiting,
-            enforcer=policy.Enforcer(self.conf),
+            enforcer=enforcer,
             files=files,
             limits=calls.Limits.of(
                 self.conf.api,

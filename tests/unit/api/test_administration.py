@@ -92,9 +92,11 @@ def test_a_host_is_disabled_with_its_devices(world: Administered) -> None:
     shown = world.ask("PATCH", PATHS[1], fakes.ADMIN, body=wish).json["host"]
     assert world.said == [(fakes.HOST, None, "disabled", "", None)]
     assert (shown["admin_state"], shown["sessions"]) == ("disabled", 2)
-    device = world.ask("GET", PATHS[0]).json["device"]
+    device = world.ask("GET", PATHS[0], fakes.ADMIN).json["device"]
     assert (device["state"], device["admin_state"]) == ("disabled", "enabled")
-    slots = world.ask("GET", "/v1/slots?state=disabled").json["slots"]
+    slots = world.ask("GET", "/v1/slots?state=disabled", fakes.ADMIN).json[
+        "slots"
+    ]
     assert len(slots) == 2
 
 
@@ -185,7 +187,9 @@ def test_the_conductor_may_refuse(
     world.conductor.failure = failure
     wish = {"state": "disabled"}
     assert world.error("PATCH", PATHS[0], fakes.ADMIN, body=wish) == expected
-    assert world.ask("GET", PATHS[0]).json["device"]["state"] == "up"
+    assert (
+        world.ask("GET", PATHS[0], fakes.ADMIN).json["device"]["state"] == "up"
+    )
 
 
 def test_many_requests_cost_one_question(world: Administered) -> None:
@@ -197,9 +201,11 @@ def test_many_requests_cost_one_question(world: Administered) -> None:
 
 def test_a_change_is_seen_at_once(world: Administered) -> None:
     for state in ("disabled", "draining", "enabled"):
-        world.ask("GET", "/v1/devices")
+        world.ask("GET", "/v1/devices", fakes.ADMIN)
         world.ask("PATCH", PATHS[0], fakes.ADMIN, body={"state": state})
-        (device,) = world.ask("GET", "/v1/devices").json["devices"]
+        (device,) = world.ask("GET", "/v1/devices", fakes.ADMIN).json[
+            "devices"
+        ]
         assert device["admin_state"] == state
 
 

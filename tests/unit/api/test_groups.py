@@ -17,6 +17,7 @@ from fpgapool.api.http import instances
 from fpgapool.common import exception
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.db import api as db_api
+from fpgapool.objects import identity
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
@@ -461,7 +462,7 @@ def test_a_client_is_told_the_hosts_of_its_group(world, group):
     )
     world.conductor.group_hosts_revision = 7
     host = {
-        "host_uuid": fakes.HOST,
+        "host_uuid": identity.host_hash(fakes.HOST, group["id"]),
         "members": 2,
         # The local one is that of the host's front door.
         "endpoints": [

@@ -53,7 +53,7 @@ def test_head_is_get_without_a_body(world: Any, path: str) -> None:
 
 
 def test_head_of_what_is_not_there(world: Any) -> None:
-    answer = world.ask("HEAD", "/v1/devices/nothing", check=False)
+    answer = world.ask("HEAD", "/v1/devices/nothing", fakes.ADMIN, check=False)
     assert (answer.status_code, answer.content) == (404, b"")
     answer = world.ask("HEAD", "/v1/vendordata", check=False)
     assert (answer.status_code, answer.content) == (405, b"")
@@ -75,7 +75,9 @@ def test_head_of_what_is_not_there(world: Any) -> None:
 )
 def test_who_takes_json_is_answered(world: Any, accept: str | None) -> None:
     headers = {} if accept is None else {"Accept": accept}
-    answer = world.ask("GET", f"/v1/devices/{DEVICE}", headers=headers)
+    answer = world.ask(
+        "GET", f"/v1/devices/{DEVICE}", fakes.ADMIN, headers=headers
+    )
     assert answer.status_code == 200
 
 
@@ -90,7 +92,9 @@ def test_who_takes_no_json_is_refused(world: Any, accept: str) -> None:
         ("GET", f"/v1/devices/{DEVICE}", {}),
         ("POST", "/v1/sessions", {"body": body}),
     ):
-        found = world.error(method, path, headers=headers, **options)
+        found = world.error(
+            method, path, fakes.ADMIN, headers=headers, **options
+        )
         assert found == (406, codes.NOT_ACCEPTABLE)
     assert not world.conductor.requests
 

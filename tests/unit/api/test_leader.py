@@ -10,6 +10,7 @@ import pytest
 
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
+from fpgapool.objects import identity
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.api import fakes
@@ -77,11 +78,12 @@ def test_a_session_lacks_what_only_leaders_know(headless):
     session = headless.ask("GET", PATHS[0]).json["session"]
     assert session["state"] == "READY"
     assert session["connection"] is None
+    mine = identity.host_hash(fakes.HOST, "p1")
     # Whoever waits for a later revision is told by the next leader.
     assert (session["generation"], session["revision"]) == (7, 4)
     assert session["placement"] == {
-        "host_uuid": fakes.HOST,
-        "host_name": "compute1",
+        "host_uuid": mine,
+        "host_name": f"host-{mine[:8]}",
         "device": "board0",
         "slot": 2,
         "local": None,
@@ -142,7 +144,9 @@ def test_a_pool_as_it_is_recorded(headless):
         "devices_healthy": 1,
         "slots": {"medium": {"active": 2, "idle": 1, "faulty": 1}},
     }
-    first, second = headless.ask("GET", "/v1/pool/hosts").json["hosts"]
+    first, second = headless.ask("GET", "/v1/pool/hosts", fakes.ADMIN).json[
+        "hosts"
+    ]
     (device,) = first["devices"]
     assert [one["state"] for one in device["slots"]] == [
         "active",

@@ -160,9 +160,11 @@ SESSION = f"/v1/sessions/{fakes.view().session_id}"
         ("DELETE", SESSION, fakes.MEMBER),
         ("GET", SESSION, fakes.STRANGER),
         ("GET", "/v1/sessions", fakes.MEMBER),
-        ("GET", "/v1/slots", fakes.MEMBER),
+        ("GET", "/v1/slots", fakes.SERVICE),
         ("GET", "/v1/hosts", fakes.SERVICE),
         ("GET", "/v1/pool", fakes.ADMIN),
+        # The live page asks for it every two seconds.
+        ("GET", "/v1/pool/hosts", fakes.ADMIN),
     ],
 )
 def test_what_tenants_and_services_do_leaves_no_line(

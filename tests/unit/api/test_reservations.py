@@ -26,7 +26,7 @@ class Reserving(fakes.Api):
     """Keeps what was said of the board, as conductor and database do."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(policies=fakes.OPEN, **options)
         self.said: list[tuple[Any, ...]] = []
         self.count = 0
         self._plain = self.database.inventory
@@ -50,7 +50,9 @@ class Reserving(fakes.Api):
         return dataclasses.replace(found, devices=[board])
 
     def device(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("GET", PATH).json["device"]
+        found: dict[str, Any] = self.ask("GET", PATH, fakes.ADMIN).json[
+            "device"
+        ]
         return found
 
     def reserved_for(self, caller: Any) -> list[str | None]:
@@ -158,7 +160,7 @@ def test_the_pool_counts_them(world: Reserving) -> None:
     world.database.reservations = [
         db_api.ReservationRecord(device_id=1, instances={VMS[2]: 1})
     ]
-    host, _ = world.ask("GET", "/v1/pool/hosts").json["hosts"]
+    host, _ = world.ask("GET", "/v1/pool/hosts", fakes.ADMIN).json["hosts"]
     (device,) = host["devices"]
     assert device["reservable_slots"] == 2
     assert device["reserved_slots"] == 1

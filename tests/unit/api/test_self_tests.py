@@ -54,7 +54,7 @@ def world() -> Iterator[SlotTests]:
 def test_the_conductor_is_told(
     world: SlotTests, wish: dict[str, str], accelerator: str
 ) -> None:
-    shown = world.ask("GET", f"/v1/slots/{SLOT}").json["slot"]
+    shown = world.ask("GET", f"/v1/slots/{SLOT}", fakes.ADMIN).json["slot"]
     assert shown["state"] == "idle"
     path = f"/v1/slots/{SLOT.upper()}/test"
     answer = world.ask("POST", path, fakes.ADMIN, body={"test": wish})
@@ -63,7 +63,7 @@ def test_the_conductor_is_told(
     # Nothing of what was remembered before.
     assert answer.json["slot"]["id"] == SLOT
     assert answer.json["slot"]["state"] == "faulty"
-    shown = world.ask("GET", f"/v1/slots/{SLOT}").json["slot"]
+    shown = world.ask("GET", f"/v1/slots/{SLOT}", fakes.ADMIN).json["slot"]
     assert shown["state"] == "faulty"
 
 

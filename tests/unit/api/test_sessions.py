@@ -13,6 +13,7 @@ from fpgapool import objects
 from fpgapool.api.http import rights
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
+from fpgapool.objects import identity
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
@@ -22,6 +23,8 @@ from tests.unit.api import fakes
 PATH = "/v1/sessions"
 WANTED = {"accelerator": "copy", "claimed_bytes": 1000}
 ONE = f"{PATH}/{uuid.UUID(int=1)}"
+#: The host as project p1 sees it.
+HASH = identity.host_hash(fakes.HOST, "p1")
 
 
 def _open(world: fakes.Api, token: str = fakes.MEMBER, **members: object):
@@ -347,6 +350,9 @@ def test_a_session_that_is_over_is_read_once(make_world):
     over = fakes.view(state="CANCELLED", reason=codes.CANCELLED_BY_CLIENT)
     world = make_world(over, inventory_cache_s=60.0)
     first = world.ask("GET", ONE).json["session"]
+    named = world.ask("GET", ONE, fakes.ADMIN).json["session"]
+    assert first["placement"]["host_uuid"] == HASH
+    assert named["placement"]["host_uuid"] == fakes.HOST
     # Rows are not read again.
     world.conductor.views.clear()
     assert world.ask("GET", ONE).json["session"] == first
@@ -354,7 +360,7 @@ def test_a_session_that_is_over_is_read_once(make_world):
         404,
         codes.SESSION_NOT_FOUND,
     )
-    assert world.ask("GET", ONE, fakes.ADMIN).json["session"] == first
+    assert world.ask("GET", ONE, fakes.ADMIN).json["session"] == named
 
 
 @pytest.mark.parametrize(
@@ -382,11 +388,14 @@ def test_a_member_gets_what_is_needed_to_connect(world):
     }
 
 
-@pytest.mark.parametrize("token", [fakes.READER, fakes.ADMIN])
-def test_who_may_look_may_not_connect(world, token, caplog):
+@pytest.mark.parametrize(
+    ("token", "name"),
+    [(fakes.READER, f"host-{HASH[:8]}"), (fakes.ADMIN, "compute1")],
+)
+def test_who_may_look_may_not_connect(world, token, name, caplog):
     answer = world.ask("GET", ONE, token)
     assert answer.json["session"]["connection"] is None
-    assert answer.json["session"]["placement"]["host_name"] == "compute1"
+    assert answer.json["session"]["placement"]["host_name"] == name
     assert fakes.SECRET not in answer.text
     assert world.error("POST", f"{ONE}/renew-secret", token)[0] == 403
 
@@ -418,7 +427,7 @@ def test_a_list_has_ones_own_project(world):
     assert _ids(world.ask("GET", PATH).json) == [6, 4, 2]
     assert _ids(world.ask("GET", PATH, fakes.STRANGER).json) == [7, 5, 3, 1]
     first = world.ask("GET", PATH).json["sessions"][0]
-    assert (first["host"], first["project_id"]) == (fakes.HOST, "p1")
+    assert (first["host"], first["project_id"]) == (HASH, "p1")
     assert first["queued_at"] == "2023-11-14T22:13:26.000000Z"
 
 
@@ -451,7 +460,7 @@ def test_a_marker_tells_nothing_of_other_projects(world):
 def test_filters_and_order_reach_the_database(world):
     world.ask(
         "GET",
-        f"{PATH}?host={fakes.HOST}&accelerator=aes&sort_key=claimed_bytes"
+        f"{PATH}?host={HASH}&accelerator=aes&sort_key=claimed_bytes"
         "&sort_dir=asc&changes-since=1970-01-01T01:00:05%2B01:00",
     )
     (asked,) = world.database.asked

@@ -57,7 +57,8 @@ class Page {
     // The audit log gets a line for each refusal, so this is not tried for
     // users who are not administrators.
     const may = async (path, query) => isAdmin && api.may(path, query);
-    const [seesHosts, seesAll, seesBitstreams] = await Promise.all([
+    const [seesMap, seesHosts, seesAll, seesBitstreams] = await Promise.all([
+      may("pool/hosts", { limit: 1 }),
       may("hosts", { limit: 1 }),
       may("sessions", { limit: 1, all_projects: true }),
       may("bitstreams", { limit: 1, all_projects: true }),
@@ -66,7 +67,7 @@ class Page {
       ? { all_projects: true } : {};
     this.scope = scope;
     this.views = {
-      pool: new pool.View(this.history),
+      pool: new pool.View(this.history, seesMap),
       sessions: new sessions.View(this.history, scope),
       library: new library.View(seesBitstreams),
       quotas: new quotas.View(),

@@ -52,8 +52,10 @@ function showDevice(element, device) {
 }
 
 export class View {
-  constructor(history) {
+  // Users whom the policy does not show hosts see the pool in numbers only.
+  constructor(history, seesHosts) {
     this.history = history;
+    this.seesHosts = seesHosts;
     this.title = "Pool";
     this.hosts = [];
     this.loads = 0;
@@ -93,14 +95,19 @@ export class View {
       this.tiles,
       make("section", { "aria-label": "Over time", class: "charts" },
         ...this.charts.map((one) => one.element)),
-      make("h2", {}, "Hosts"),
-      make("form", { class: "filters", role: "search" },
-        make("label", {}, "Name contains ", this.name),
-        make("label", {}, "Slot state ", this.state)),
-      this.legend(), this.panel, this.problem, this.cards,
-      this.listing.pager.element);
-    this.element.querySelector("form").addEventListener("submit",
-      (event) => event.preventDefault());
+      make("h2", {}, "Hosts"), ...(seesHosts ? this.map() : [
+        make("p", { class: "empty" },
+          "The policy does not show hosts to you."),
+      ]));
+  }
+
+  map() {
+    const form = make("form", { class: "filters", role: "search" },
+      make("label", {}, "Name contains ", this.name),
+      make("label", {}, "Slot state ", this.state));
+    form.addEventListener("submit", (event) => event.preventDefault());
+    return [form, this.legend(), this.panel, this.problem, this.cards,
+      this.listing.pager.element];
   }
 
   legend() {
@@ -143,6 +150,9 @@ export class View {
   }
 
   async loadHosts() {
+    if (!this.seesHosts) {
+      return;
+    }
     const query = {};
     if (this.name.value) {
       query.name_part = this.name.value;
