@@ -337,28 +337,31 @@ class Opens:
             return [Cancel(project_id, session_id, request_id, reason)]
         return self._cancel(entry, reason, now)
 
-    def close(self, close: Close, now: float) -> list[Effect]:
+    def close(
+        self, close: Close, now: float, *, has_room: bool = True
+    ) -> list[Effect]:
         """Handle a client's report that it has closed a session.
 
         The worker also reports the end to the conductor, but worker and agent
         may die first. So the client's report is sent, too: immediately if the
         worker has not confirmed the end, otherwise if the worker's report is
         missing.
+
+        :param has_room: whether there may be one more entry.
         """
-        entry = self._by_session.get((close.project_id, close.session_id))
-        if entry is None and close.confirmed:
-            # An earlier agent process opened it, or it is known to have ended.
-            return []
+        key = close.project_id, close.session_id
+        entry = self._by_session.get(key)
         if entry is None:
-            # Its client was gone for a while, too. A leader may have died
-            # before it has recorded a close, so it is repeated.
-            entry = _Open(
-                opening=Reopen(
-                    "", close.project_id, close.session_id, close.generation
-                ),
-                gives_up_at_s=now,
-                by_session=(close.project_id, close.session_id),
-            )
+            # An earlier agent process opened it, its client's connection has
+            # ended just now, or it is known to have ended.
+            if close.confirmed:
+                return []
+            if not has_room:
+                return [close]
+            # A leader may die before it has recorded the close, so it is
+            # repeated.
+            opening = Reopen("", *key, close.generation)
+            entry = _Open(opening=opening, gives_up_at_s=now, by_session=key)
             self._add(entry)
         entry.close = close
         self._detach(entry)

@@ -177,7 +177,11 @@ class Sessions:
             requests.output_bytes(members),
             confirmed=members.get("confirmed") is True,
         )
-        self._apply(self._opens.close(close, self.loop.now()))
+        count = self._opens.count_of_project(close.project_id)
+        has_room = count < self.settings.max_front_door_project_sessions
+        self._apply(
+            self._opens.close(close, self.loop.now(), has_room=has_room)
+        )
         request.reply()
 
     def _check_quota(self, client: doorway.Client, **ids: str) -> None:

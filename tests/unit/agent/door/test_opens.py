@@ -786,3 +786,24 @@ def test_a_close_that_no_worker_confirmed_is_sent_at_once():
     # An agent that was started anew does not know the session.
     assert make().close(unconfirmed, 1.0) == [unconfirmed]
     assert make().close(close(), 1.0) == []
+
+
+@pytest.mark.parametrize("has_gone", [True, False])
+def test_a_close_that_no_worker_confirmed_is_repeated(has_gone):
+    unconfirmed = close(confirmed=False)
+    tracked = heard(state="ACTIVE") if has_gone else make()
+    # The news of the end of its connection may come before its close.
+    tracked.client_gone(CLIENT, 1.0)
+    assert tracked.close(unconfirmed, 1.0) == [unconfirmed]
+    assert unconfirmed in tracked.tick(2.0)
+    # It was preempted meanwhile, and would wait for a client.
+    tracked.heard(factories.view(state="QUEUED", revision=5), 2.5)
+    assert unconfirmed in tracked.tick(4.5)
+    tracked.heard(factories.view(state="CLOSED", revision=9), 5.0)
+    assert len(tracked) == 0
+
+
+def test_a_close_without_room_is_sent_once():
+    tracked, unconfirmed = make(), close(confirmed=False)
+    assert tracked.close(unconfirmed, 1.0, has_room=False) == [unconfirmed]
+    assert len(tracked) == 0
