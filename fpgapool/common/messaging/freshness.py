@@ -23,6 +23,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import secrets
 import threading
 import time
@@ -98,24 +99,41 @@ class Stamp:
         return cls(run, number, receiver, until_s)
 
 
-class Sender:
-    """Stamps the messages of one run."""
+class _Run:
+    """This process's run, and the numbers that it has not used."""
 
     def __init__(self) -> None:
-        self._run = secrets.token_hex(_NAME_BYTES)
-        self._numbers = itertools.count(1)
+        self.begin()
+        # A fork, as of a web server, must not use its parent's numbers.
+        os.register_at_fork(after_in_child=self.begin)
+
+    def begin(self) -> None:
+        self.name = secrets.token_hex(_NAME_BYTES)
+        self.numbers = itertools.count(1)
+
+    def next(self) -> tuple[str, int]:
+        return self.name, next(self.numbers)
+
+
+_RUN = _Run()
+
+
+class Sender:
+    """Stamps the messages of a client."""
+
+    def __init__(self) -> None:
         self._receiver = ""
         # The receiver's time minus this process's.
         self._ahead_s = 0.0
 
     def cast(self) -> Stamp:
         """Return the stamp of a cast."""
-        return Stamp(self._run, next(self._numbers))
+        return Stamp(*_RUN.next())
 
     def call(self, timeout_s: float) -> Stamp:
         """Return the stamp of a call that is made now."""
         until_s = time.monotonic() + self._ahead_s + timeout_s
-        return Stamp(self._run, next(self._numbers), self._receiver, until_s)
+        return Stamp(*_RUN.next(), self._receiver, until_s)
 
     def learn(
         self,

@@ -2,6 +2,7 @@
 
 """Each signed message takes effect once, and not late."""
 
+import os
 import random
 
 import pytest
@@ -71,10 +72,29 @@ def test_a_cast_takes_effect_once(sender, receiver):
         refuse(receiver, stamp, "a")
 
 
-def test_parties_and_runs_do_not_share_numbers(receiver):
+def test_parties_do_not_share_numbers(sender, receiver):
+    stamp = sender.cast()
     for party in ("a", "b"):
-        for sender in (freshness.Sender(), freshness.Sender()):
-            receiver.accept(party, sender.cast())
+        receiver.accept(party, stamp)
+
+
+def test_clients_of_a_process_and_its_forks_do_not_share_numbers(
+    sender, receiver
+):
+    stamps = [sender.cast(), freshness.Sender().cast()]
+    reading, writing = os.pipe()
+    with open(reading) as answer, open(writing, "w") as question:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                print(*sender.cast().to_list(), file=question, flush=True)
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        run, number = answer.readline().split()
+    stamps += [freshness.Stamp(run, int(number)), sender.cast()]
+    for stamp in stamps:
+        receiver.accept("a", stamp)
 
 
 def test_messages_may_overtake_each_other(sender, receiver):
@@ -113,8 +133,9 @@ def test_a_call_names_its_receiver(sender, receiver):
 
 
 def test_only_the_first_call_to_a_receiver_is_repeated(sender, receiver):
-    numbers = [call(sender, receiver).number for _ in range(3)]
-    assert numbers == [2, 3, 4]
+    first = call(sender, receiver).number
+    numbers = [call(sender, receiver).number for _ in range(2)]
+    assert numbers == [first + 1, first + 2]
 
 
 def test_a_call_expires_with_its_senders_patience(clock, sender, receiver):
@@ -182,8 +203,8 @@ def test_a_host_calls_with_its_own_key(sender, receiver):
 
 def test_many_runs_are_forgotten_together(sender, receiver):
     stamp = call(sender, receiver)
-    for _ in range(freshness.MAX_RUNS):
-        receiver.accept(signing.CONTROL, freshness.Sender().cast())
+    for number in range(freshness.MAX_RUNS):
+        receiver.accept(signing.CONTROL, freshness.Stamp(f"{number:016x}", 1))
     # What was forgotten cannot be repeated.
     refuse(receiver, stamp, error=exception.MessageStale)
     (known,) = receiver._parties.values()
