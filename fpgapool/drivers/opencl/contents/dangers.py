@@ -17,6 +17,7 @@ from __future__ import annotations
 import bisect
 import collections.abc
 import dataclasses
+import itertools
 import re
 import typing
 
@@ -39,9 +40,12 @@ RISKS: typing.Final = {
 
 _MAX_SHOWN = 5
 _MAX_WORD_CHARS = 40
+#: Longer lists of attributes are dangers. Pragmas matter up to this length.
+_MAX_TOKENS = 64
 
 _ASSEMBLY = frozenset({"asm", "__asm", "__asm__"})
-_ATTRIBUTE = frozenset({"__attribute__", "__attribute"})
+#: OpenCL's headers define the last one, with an attribute of its arguments.
+_ATTRIBUTE = frozenset({"__attribute__", "__attribute", "kernel_exec"})
 _INCLUDES = frozenset({"include", "include_next", "import", "embed"})
 #: Reserved words of OpenCL C; other spellings of keywords and attributes, as
 #: ``__const__``; and macros.
@@ -61,7 +65,12 @@ _PRAGMA = re.compile(
 )
 
 _SPLICE = re.compile(r"\\[ \t\v\f]*\n")
-_TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
+_HIDING = {
+    re.compile(r"\?\?[=/'()!<>-]"): "a trigraph",
+    re.compile("\0"): "a null character",
+    # After a line feed it belongs to the end of the line.
+    re.compile(r"\r(?!\n)"): "a lone carriage return",
+}
 _TOKEN = re.compile(
     r"""
     (?P<line> \n)
@@ -80,6 +89,7 @@ _DISGUISES = {
     "\\": "a backslash",
     '"': "an unpaired quotation mark",
     "'": "an unpaired quotation mark",
+    "/*": "a comment in a message",
 }
 
 
@@ -130,13 +140,14 @@ def find(source: bytes) -> list[Danger]:
 
     :param source: text in UTF-8; other bytes are signs like any other.
     """
-    text = source.decode("utf-8", "replace")
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = source.decode("utf-8", "replace").removeprefix("\ufeff")
     hidden = [
-        Danger(text.count("\n", 0, found.start()) + 1, "", "a trigraph")
-        for found in _TRIGRAPH.finditer(text)
+        Danger(line, "", what)
+        for line, part in enumerate(text.split("\n"), 1)
+        for sign, what in _HIDING.items()
+        for _ in sign.findall(f"{part}\n")
     ]
-    found = _Reader(text).dangers()
+    found = _Reader(text.replace("\r", "")).dangers()
     return sorted([*hidden, *found], key=lambda each: each.line)
 
 
@@ -153,13 +164,7 @@ class _Reader:
         self._tokens = list(_tokens(text))
         self._found: list[Danger] = []
         # What the preprocessor replaces.
-        self._macros = {
-            name.text
-            for sign, word, name in zip(
-                self._tokens, self._tokens[1:], self._tokens[2:], strict=False
-            )
-            if (sign.text, word.text) == ("#", "define")
-        }
+        self._macros = {"VA_ARGS", *_replaced(self._tokens)}
 
     def dangers(self) -> list[Danger]:
         """Return all of them."""
@@ -170,10 +175,14 @@ class _Reader:
                 self._add(token, "pasting")
             elif token.text == "#":
                 self._read_directive(place, token)
-            elif token.text == self._after(place).text == "[":
-                self._add(token, "attributes")
+            elif token.text in ("[", ":"):
+                # Macros can separate brackets, but not the colons of a name.
+                if self._after(place).text == token.text:
+                    self._add(token, "attributes")
             elif what := _DISGUISES.get(token.text):
                 self._found.append(Danger(token.line, "", what))
+            elif token.kind == "sign" and not " " < token.text < "\x7f":
+                self._found.append(Danger(token.line, "", "an odd sign"))
         return self._found
 
     def _add(self, token: _Token, risk: str) -> None:
@@ -196,9 +205,9 @@ class _Reader:
             self._found.append(Danger(token.line, "", "a raw string"))
 
     def _after(self, place: int) -> _Token:
-        for token in self._tokens[place + 1 :]:
-            if token.kind != "line":
-                return token
+        for at in range(place + 1, len(self._tokens)):
+            if self._tokens[at].kind != "line":
+                return self._tokens[at]
         return _Token("line", "", 0)
 
     def _is_harmless(self, place: int) -> bool:
@@ -207,8 +216,7 @@ class _Reader:
         A macro could add others, so the list must have none.
         """
         depth = 0
-        while place < len(self._tokens):
-            kind, text, _ = self._tokens[place]
+        for kind, text, _ in self._tokens[place : place + _MAX_TOKENS]:
             if text == "(":
                 depth += 1
             elif text == ")":
@@ -224,12 +232,11 @@ class _Reader:
                     return False
                 if depth == 2 and not _ATTRIBUTES.fullmatch(bare):
                     return False
-            place += 1
         return False
 
     def _read_directive(self, place: int, token: _Token) -> None:
         line = []
-        for each in self._tokens[place + 1 :]:
+        for each in self._tokens[place + 1 : place + _MAX_TOKENS]:
             if each.kind == "line":
                 break
             line.append(each)
@@ -247,6 +254,17 @@ class _Reader:
                 self._add(token._replace(text=text), "pragmas")
 
 
+def _replaced(
+    tokens: collections.abc.Iterable[_Token],
+) -> collections.abc.Iterator[str]:
+    """Yield the names of macros and of their parameters."""
+    for _, line in itertools.groupby(tokens, lambda each: each.kind == "line"):
+        texts = [each.text for each in line]
+        if texts[:2] == ["#", "define"]:
+            has_list = texts[3:4] == ["("] and ")" in texts
+            yield from texts[2 : texts.index(")") if has_list else 3]
+
+
 def _tokens(text: str) -> collections.abc.Iterator[_Token]:
     """Return the tokens, without space and comments."""
     parts = _SPLICE.split(text)
@@ -254,11 +272,18 @@ def _tokens(text: str) -> collections.abc.Iterator[_Token]:
     for part in parts[:-1]:
         length += len(part)
         joints.append(length)
-    line, counted = 1, 0
+    line, counted, begun = 1, 0, ""
     for found in _TOKEN.finditer(joined):
         line += joined.count("\n", counted, found.start())
         counted = found.start()
-        kind = str(found.lastgroup)
-        if kind != "space":
-            spliced = bisect.bisect_right(joints, counted)
-            yield _Token(kind, found[0].strip() or "\n", line + spliced)
+        kind, sign = str(found.lastgroup), found[0].strip() or "\n"
+        if kind == "space":
+            # Compilers see no comments in messages, so this may not be one.
+            is_message = begun.startswith(("#warning", "#error"))
+            if not (is_message and "\n" in found[0]):
+                continue
+            kind, sign = "sign", "/*"
+        # Of each line, only the first words matter.
+        begun = "" if kind == "line" else begun + sign * (len(begun) < 9)
+        spliced = bisect.bisect_right(joints, counted)
+        yield _Token(kind, sign, line + spliced)

@@ -3,6 +3,7 @@
 """What a source may not contain, however it is written."""
 
 import random
+import time
 
 import pytest
 
@@ -27,6 +28,10 @@ HARMLESS = [
     "#define TWICE(x) \\\n    ((x) + (x))",
     "x = a[b[0]] ? y : z;",
     "#include_guard",
+    "#define HALF(x) (x / 2)\nkernel __attribute__((aligned(4))) void f()",
+    "#error not on\t/* this */ device\n#warning slow // here\nint x;",
+    "\ufeffint x;\r\n",
+    "x = a ? b : c; // é \u00a0",
 ]
 
 DANGERS = [
@@ -50,6 +55,14 @@ DANGERS = [
     ("attributes", "#define A(...) __attribute__((__VA_ARGS__))"),
     ("attributes", "__attribute__((packed)"),
     ("attributes", "__attribute__"),
+    ("attributes", "#define A(aligned) __attribute__((aligned))"),
+    ("attributes", "#define A(y, x) __attribute__((aligned(x)))"),
+    ("attributes", "#define A(/*\n*/x...) __attribute__((aligned(x)))"),
+    ("attributes", "#define A(...) __attribute__((aligned(__VA_ARGS__)))"),
+    ("attributes", "kernel_exec(1, HIDDEN) void f() {}"),
+    ("attributes", f"__attribute__((aligned({'4 ' * 100})))"),
+    ("attributes", "#define E\n[E[gnu::constructor]] void f();"),
+    ("attributes", "#define L [\nL [gnu::constructor]] void f();"),
     ("attributes", "[[gnu::constructor]] void f();"),
     ("attributes", "[ /* */\n [gnu::constructor]] void f();"),
     ("builtins", "__builtin_return_address(0);"),
@@ -74,6 +87,13 @@ DANGERS = [
     ("pragmas", '_Pragma("GCC x")'),
     ("", "??=pragma GCC x"),
     ("", "// ??/\nint x;"),
+    ("", "#warning /*\nint x;\n#warning */"),
+    ("", " # /* */ err\\\nor x /* \n */"),
+    ("", "int ab\\\n\rcd;"),
+    ("", "int a;\rint b;"),
+    ("", "/* *\\\0\n/ int x; /* */"),
+    ("", "#\u00a0define A"),
+    ("", "#\u2003define A"),
     ("", "%:pragma GCC x"),
     ("", "<:<:x:>:>"),
     ("", "#if 0\n' /*\n#endif\nint x; /* */"),
@@ -115,6 +135,25 @@ def test_a_danger_may_be_allowed(risk, source):
 def test_what_hides_words_is_never_allowed():
     with pytest.raises(dangers.SourceRefused):
         dangers.check(b"%:pragma x", set(dangers.RISKS))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("x = a[1];\n", "[\n", "# ", "#pragma unroll ", "a ? b : c\n"),
+        *("__attribute__((aligned( ", "??=", "#define A( "),
+    ],
+)
+def test_the_time_is_proportional_to_the_length(part):
+    def cpu_s(size: int) -> float:
+        text = (part * size).encode()[:size]
+        before_s = time.process_time()
+        dangers.find(text)
+        return time.process_time() - before_s
+
+    shorter_s = min(cpu_s(1 << 14) for _ in range(3))
+    # Eightfold with room for noise; a quadratic one takes 64 times as long.
+    assert cpu_s(1 << 17) < 30 * shorter_s
 
 
 def test_places_are_those_of_the_file():
