@@ -350,7 +350,9 @@ class _Simulation:
         # The claims of jobs, corrected, or replaced as too small.
         self._claims: dict[int, float] = {}
         # The slots that each job had to leave.
-        self._stays: dict[int, tuple[schedules.Stay, ...]] = {}
+        # Those of jobs that have left slots, and the input of all of them.
+        self._stays: dict[int, list[schedules.Stay]] = {}
+        self._stays_bytes: dict[int, int] = {}
         # The jobs that are now at a border, by slot.
         self._at_border: dict[int, _Holding] = {}
         self._pool = state.PoolState(strategy, wakeups=scenario.wakeups)
@@ -486,7 +488,10 @@ class _Simulation:
         self._holdings[number] = None
         self._working -= 1
         del self._claims[job.id]
-        stays = self._stays.pop(job.id, ()) if self._stays else ()
+        stays: tuple[schedules.Stay, ...] = ()
+        if self._stays and job.id in self._stays:
+            stays = tuple(self._stays.pop(job.id))
+            del self._stays_bytes[job.id]
         self.outcomes[job.id] = schedules.JobOutcome(
             job.id,
             held.start_s,
@@ -605,18 +610,14 @@ class _Simulation:
             assert isinstance(self._engine, fluid.FluidEngine)
             left_bytes = self._engine.stop(number, now)
             held.done_bytes += int(held.piece_bytes - left_bytes)
-        job, before = held.job, self._stays.get(held.job.id, ())
-        self._stays[job.id] = (
-            *before,
+        job = held.job
+        done_bytes = held.done_bytes - self._stays_bytes.get(job.id, 0)
+        self._stays.setdefault(job.id, []).append(
             schedules.Stay(
-                slot.host,
-                slot.place,
-                held.start_s,
-                now,
-                held.done_bytes - sum(stay.done_bytes for stay in before),
-                lost,
-            ),
+                slot.host, slot.place, held.start_s, now, done_bytes, lost
+            )
         )
+        self._stays_bytes[job.id] = held.done_bytes
         self._holdings[number] = None
         self._working -= 1
         self.waiting[job.id] = job
@@ -658,9 +659,7 @@ class _Simulation:
         """Give a slot to a job; return an immediate event, if there is one."""
         number = order.slot_id
         job = self.waiting.pop(order.job_id)
-        done_bytes = 0
-        if self._stays and job.id in self._stays:
-            done_bytes = sum(stay.done_bytes for stay in self._stays[job.id])
+        done_bytes = self._stays_bytes.get(job.id, 0)
         held = _Holding(
             job,
             order.generation,

@@ -228,14 +228,15 @@ def test_waiting_in_vain(
 
 def test_application_credential(openstack_as: Command) -> None:
     """Of a program, with the versions of the API that there are."""
-    for version in ("1", "1.0"):
+    # The first version counts slots in the list of hosts, which is hidden.
+    for version, slots in (("1", 2), ("1.0", 0)):
         result = openstack_as(
             "nonsense",
             *("--os-cloud", server.CLOUD),
             *("--os-fpgapool-api-version", version),
             *("fpga", "pool", "show", "-f", "json"),
         )
-        assert result.document["slots"] == 2
+        assert result.document["slots"] == slots
 
 
 def test_sdk(clouds_yaml: pathlib.Path) -> None:
@@ -256,15 +257,14 @@ def test_sdk(clouds_yaml: pathlib.Path) -> None:
                 session.id, wait_s=10, revision=renewed.revision
             )
         assert renewed.connection_info["secret"] != secret
-        (host,) = {slot.host_uuid for slot in pool.slots()}
-        assert [one.id for one in pool.devices(host_uuid=host)]
         pool.close_session(session)
         pool.close_session(NOBODY)
         with pytest.raises(openstack.exceptions.NotFoundException) as caught:
-            pool.get_slot(NOBODY)
-        assert "there is no slot" in str(caught.value)
-        with pytest.raises(openstack.exceptions.ForbiddenException):
-            pool.get_host(host)
+            pool.get_session(NOBODY)
+        assert "there is no session" in str(caught.value)
+        for refused in (pool.get_host, pool.get_device, pool.get_slot):
+            with pytest.raises(openstack.exceptions.ForbiddenException):
+                refused(NOBODY)
         with pytest.raises(openstack.exceptions.ConflictException):
             pool.reopen_session(session.id, session.generation)
     assert not hasattr(connection.Connection, "fpgapool")

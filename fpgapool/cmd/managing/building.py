@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import hashlib
 import io
+import itertools
 import pathlib
 import uuid
 from collections.abc import Iterator
@@ -188,11 +189,11 @@ def sign(args: argparse.Namespace) -> str:
     :raises BitstreamRefused: if the package is damaged, its source contains a
         danger, or it is a binary; unless that is allowed.
     """
-    with commands.usable_files(), open(args.file, "rb") as file:
-        is_package = file.read(len(package.MAGIC)) == package.MAGIC
-    if is_package:
+    with commands.usable_files():
+        contents, checksum = _read_once(args.file)
+    if contents:
         with _refusals():
-            found = package.unpack(_read(args.file))
+            found = package.unpack(contents)
             if found.kind == formats.OPENCL_SOURCE:
                 dangers.check(found.payload, args.allowed)
         if found.kind == formats.OPENCL_BINARY and not args.allow_binary:
@@ -203,9 +204,26 @@ def sign(args: argparse.Namespace) -> str:
                 " trust, use --allow-binary",
                 code=code,
             )
-    with commands.usable_files():
-        checksum = signatures.checksum_of(args.file)
     return signatures.sign(_read(args.key), checksum)
+
+
+def _read_once(path: pathlib.Path) -> tuple[bytes, str]:
+    """Return the contents of a package, and the checksum of any file.
+
+    Of other files the contents are empty: they may be large. What is signed is
+    what was checked, even if the file changes meanwhile.
+    """
+    kept, digest = bytearray(), hashlib.sha256()
+    with open(path, "rb") as file:
+        start = file.read(stores.CHUNK_BYTES)
+        is_package = start.startswith(package.MAGIC)
+        for piece in itertools.chain(
+            [start], iter(lambda: file.read(stores.CHUNK_BYTES), b"")
+        ):
+            digest.update(piece)
+            if is_package:
+                kept += piece
+    return bytes(kept), digest.hexdigest()
 
 
 @contextlib.contextmanager

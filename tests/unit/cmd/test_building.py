@@ -12,6 +12,7 @@ from fpgapool.cmd import manage
 from fpgapool.cmd.managing import building
 from fpgapool.common import arguments
 from fpgapool.common import exception
+from fpgapool.drivers.opencl.contents import dangers
 from fpgapool.drivers.opencl.contents import package
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
@@ -197,3 +198,22 @@ def test_what_is_signed_is_checked(pool, tmp_path, capsys):
     assert (status, "INVALID_PACKAGE" in said) == (1, True)
     # Files of other drivers are signed as they are.
     assert sign(b"asm")[0] == 0
+
+
+def test_what_is_signed_is_what_was_read(pool, tmp_path, capsys, monkeypatch):
+    path = tmp_path / "made"
+    good = packages.source()
+    path.write_bytes(good)
+    check = dangers.check
+
+    def swap(*arguments) -> None:
+        check(*arguments)
+        path.write_bytes(b"other")
+
+    monkeypatch.setattr(dangers, "check", swap)
+    argv = [f"--key={pool.key}", str(path)]
+    assert manage.main(["bitstream", "sign", *argv]) == 0
+    signature = capsys.readouterr().out.strip()
+    pool.signer.trust()
+    trusted = signatures.TrustedKeys(str(pool.signer.directory))
+    assert trusted.verify(signature, samples.sha256(good)) == "release"
