@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import math
+import os
 import secrets
 import threading
 import time
@@ -92,30 +92,47 @@ class Stamp:
             len(run) != 2 * _NAME_BYTES
             or isinstance(number, bool)
             or not 0 < number < _MAX_NUMBER
-            or not math.isfinite(until_s)
+            # A whole number may be too large for a float.
+            or not abs(until_s) < _MAX_NUMBER
         ):
             raise NotFresh("its stamp is malformed")
         return cls(run, number, receiver, until_s)
 
 
-class Sender:
-    """Stamps the messages of one run."""
+class _Run:
+    """The numbers of one run."""
 
     def __init__(self) -> None:
-        self._run = secrets.token_hex(_NAME_BYTES)
-        self._numbers = itertools.count(1)
-        self._receiver = ""
-        # The receiver's time minus this process's.
-        self._ahead_s = 0.0
+        self.pid = os.getpid()
+        self.name = secrets.token_hex(_NAME_BYTES)
+        self.numbers = itertools.count(1)
+
+
+class Sender:
+    """Stamps the messages of one run; a forked process has another run."""
+
+    def __init__(self) -> None:
+        self._run = _Run()
+        # The receiver's name, and its time minus this process's. Threads get
+        # both of the same receiver.
+        self._known = ("", 0.0)
+
+    def _next(self) -> tuple[str, int]:
+        run = self._run
+        # Web servers may fork after they have loaded the application.
+        if run.pid != os.getpid():
+            run = self._run = _Run()
+        return run.name, next(run.numbers)
 
     def cast(self) -> Stamp:
         """Return the stamp of a cast."""
-        return Stamp(self._run, next(self._numbers))
+        return Stamp(*self._next())
 
     def call(self, timeout_s: float) -> Stamp:
         """Return the stamp of a call that is made now."""
-        until_s = time.monotonic() + self._ahead_s + timeout_s
-        return Stamp(self._run, next(self._numbers), self._receiver, until_s)
+        receiver, ahead_s = self._known
+        until_s = time.monotonic() + ahead_s + timeout_s
+        return Stamp(*self._next(), receiver, until_s)
 
     def learn(
         self,
@@ -142,7 +159,7 @@ class Sender:
             raise exception.MessageRefused(
                 reason="its receiver's answer has an invalid signature"
             )
-        self._receiver, self._ahead_s = receiver, now_s - sent_s
+        self._known = receiver, now_s - sent_s
 
 
 class _Party:

@@ -2,6 +2,8 @@
 
 """Each signed message takes effect once, and not late."""
 
+import copy
+import os
 import random
 
 import pytest
@@ -75,6 +77,17 @@ def test_parties_and_runs_do_not_share_numbers(receiver):
     for party in ("a", "b"):
         for sender in (freshness.Sender(), freshness.Sender()):
             receiver.accept(party, sender.cast())
+
+
+def test_a_forked_process_has_a_run_of_its_own(monkeypatch, sender, receiver):
+    known = call(sender, receiver)
+    pid = os.getpid()
+    for other in (pid + 1, pid + 2):
+        forked = copy.copy(sender)
+        monkeypatch.setattr(freshness.os, "getpid", lambda pid=other: pid)
+        stamp = forked.call(TIMEOUT_S)
+        assert (stamp.run != known.run, stamp.number) == (True, 1)
+        receiver.accept(KEYS.party, stamp)
 
 
 def test_messages_may_overtake_each_other(sender, receiver):
@@ -199,6 +212,7 @@ def test_many_runs_are_forgotten_together(sender, receiver):
         *(["0" * 16, 1.5], ["0" * 16, 1, "r"], ["0" * 16, 1, None, 1.0]),
         *(["0" * 16, 1, "r", "1"], ["0" * 16, 1, "r", 1.0, 1]),
         *(["0" * 16, True], ["0" * 16, 1, "r", float("nan")]),
+        ["0" * 16, 1, "r", 10**400],
     ],
 )
 def test_what_is_no_stamp(parts):
