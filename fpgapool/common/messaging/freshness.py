@@ -22,7 +22,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import math
 import os
 import secrets
 import threading
@@ -93,7 +92,8 @@ class Stamp:
             len(run) != 2 * _NAME_BYTES
             or isinstance(number, bool)
             or not 0 < number < _MAX_NUMBER
-            or not math.isfinite(until_s)
+            # A whole number may be too large for a float.
+            or not abs(until_s) < _MAX_NUMBER
         ):
             raise NotFresh("its stamp is malformed")
         return cls(run, number, receiver, until_s)
@@ -122,9 +122,9 @@ class Sender:
     """Stamps the messages of a client."""
 
     def __init__(self) -> None:
-        self._receiver = ""
-        # The receiver's time minus this process's.
-        self._ahead_s = 0.0
+        # The receiver's name, and its time minus this process's. Threads get
+        # both of the same receiver.
+        self._known = ("", 0.0)
 
     def cast(self) -> Stamp:
         """Return the stamp of a cast."""
@@ -132,8 +132,9 @@ class Sender:
 
     def call(self, timeout_s: float) -> Stamp:
         """Return the stamp of a call that is made now."""
-        until_s = time.monotonic() + self._ahead_s + timeout_s
-        return Stamp(*_RUN.next(), self._receiver, until_s)
+        receiver, ahead_s = self._known
+        until_s = time.monotonic() + ahead_s + timeout_s
+        return Stamp(*_RUN.next(), receiver, until_s)
 
     def learn(
         self,
@@ -152,15 +153,13 @@ class Sender:
         """
         answer = stale.kwargs
         receiver, now_s = str(answer.get("receiver")), answer.get("now_s")
-        said, proof = (
-            _challenge(stamp, receiver, now_s),
-            str(answer.get("proof")),
-        )
+        proof = str(answer.get("proof"))
+        said = _challenge(stamp, receiver, now_s)
         if not keys.has_signed(keys.party, _answers(topic), said, proof):
             raise exception.MessageRefused(
                 reason="its receiver's answer has an invalid signature"
             )
-        self._receiver, self._ahead_s = receiver, now_s - sent_s
+        self._known = receiver, now_s - sent_s
 
 
 class _Party:

@@ -220,6 +220,7 @@ def test_many_runs_are_forgotten_together(sender, receiver):
         *(["0" * 16, 1.5], ["0" * 16, 1, "r"], ["0" * 16, 1, None, 1.0]),
         *(["0" * 16, 1, "r", "1"], ["0" * 16, 1, "r", 1.0, 1]),
         *(["0" * 16, True], ["0" * 16, 1, "r", float("nan")]),
+        ["0" * 16, 1, "r", 10**400],
     ],
 )
 def test_what_is_no_stamp(parts):
