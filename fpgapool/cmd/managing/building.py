@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import hashlib
 import io
-import itertools
 import pathlib
 import uuid
 from collections.abc import Iterator
@@ -215,14 +214,14 @@ def _read_once(path: pathlib.Path) -> tuple[bytes, str]:
     """
     kept, digest = bytearray(), hashlib.sha256()
     with open(path, "rb") as file:
-        start = file.read(stores.CHUNK_BYTES)
-        is_package = start.startswith(package.MAGIC)
-        for piece in itertools.chain(
-            [start], iter(lambda: file.read(stores.CHUNK_BYTES), b"")
-        ):
+        piece = file.read(stores.CHUNK_BYTES)
+        is_package = piece.startswith(package.MAGIC)
+        while piece:
             digest.update(piece)
-            if is_package:
+            # A longer one is refused for its length.
+            if is_package and len(kept) <= package.MAX_SIZE_BYTES:
                 kept += piece
+            piece = file.read(stores.CHUNK_BYTES)
     return bytes(kept), digest.hexdigest()
 
 

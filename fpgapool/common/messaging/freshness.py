@@ -119,9 +119,14 @@ _RUN = _Run()
 
 
 class Sender:
-    """Stamps the messages of a client."""
+    """Stamps the messages of a client.
 
-    def __init__(self) -> None:
+    :param keys: check what the receivers of the topic say about themselves.
+    """
+
+    def __init__(self, keys: signing.Keys, topic: str) -> None:
+        self._keys = keys
+        self._topic = topic
         # The receiver's name, and its time minus this process's. Threads get
         # both of the same receiver.
         self._known = ("", 0.0)
@@ -141,8 +146,6 @@ class Sender:
         stale: exception.MessageStale,
         stamp: Stamp,
         sent_s: float,
-        keys: signing.Keys,
-        topic: str,
     ) -> None:
         """Learn the receiver's name and time.
 
@@ -151,11 +154,11 @@ class Sender:
         :raises MessageRefused: if no holder of the keys has answered this
             call.
         """
-        answer = stale.kwargs
-        receiver, now_s = str(answer.get("receiver")), answer.get("now_s")
+        answer, party = stale.kwargs, self._keys.party
+        receiver, now_s = str(answer.get("receiver")), answer.get("now_s", 0.0)
         proof = str(answer.get("proof"))
-        said = _challenge(stamp, receiver, now_s)
-        if not keys.has_signed(keys.party, _answers(topic), said, proof):
+        said, topic = _challenge(stamp, receiver, now_s), _answers(self._topic)
+        if not self._keys.has_signed(party, topic, said, proof):
             raise exception.MessageRefused(
                 reason="its receiver's answer has an invalid signature"
             )

@@ -215,7 +215,11 @@ class Client:
         self._by_server = by_server
         self._topic: str = target.topic
         # Receivers of an earlier release understand no stamps.
-        self._stamps = None if target.topic in _pins else freshness.Sender()
+        self._stamps = (
+            freshness.Sender(keys, self._topic)
+            if keys is not None and target.topic not in _pins
+            else None
+        )
         transport = _require_transport()
         self._version = _pinned(target)
         self._too_new = {
@@ -306,7 +310,7 @@ class Client:
         prepared = self._prepared(server).prepare(timeout=timeout_s)
         with self._sending(method):
             self._reach_broker()
-            if self._keys is None or self._stamps is None:
+            if self._stamps is None:
                 sent, kwargs = self._sealed(method, server, kwargs, None)
                 return prepared.call(_CONTEXT, sent, **kwargs)
             for left in reversed(range(freshness.TRIES)):
@@ -318,9 +322,7 @@ class Client:
                 except exception.MessageStale as stale:
                     if not left:
                         raise
-                    self._stamps.learn(
-                        stale, stamp, sent_s, self._keys, self._topic
-                    )
+                    self._stamps.learn(stale, stamp, sent_s)
 
     def _sealed(
         self,

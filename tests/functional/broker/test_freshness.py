@@ -8,7 +8,6 @@ import contextlib
 import json
 import queue
 import random
-import urllib.parse
 from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
@@ -101,13 +100,7 @@ def serve(transport_url: str) -> Iterator[Serve]:
 def spy(transport_url: str, serve: Serve) -> Iterator[Eavesdropper]:
     """Give what reads all messages from now on."""
     serve(Leader())()
-    url = urllib.parse.urlsplit(transport_url)
-    with amqp.Connection(
-        host=f"{url.hostname}:{url.port}",
-        userid=url.username,
-        password=url.password,
-        virtual_host=url.path[1:],
-    ) as connection:
+    with test_users.connected(transport_url) as connection:
         yield Eavesdropper(connection)
 
 

@@ -44,6 +44,17 @@ class Orders(agent_manager.AgentManager):
         self.taken.put(leader_epoch)
 
 
+def connected(url: str) -> amqp.Connection:
+    """Connect to the broker without oslo.messaging."""
+    parts = urllib.parse.urlsplit(url)
+    return amqp.Connection(
+        host=f"{parts.hostname}:{parts.port}",
+        userid=parts.username,
+        password=parts.password,
+        virtual_host=parts.path[1:],
+    )
+
+
 @contextlib.contextmanager
 def _process(url: str) -> Iterator[None]:
     """Have what is made meanwhile speak to the broker as one user."""
@@ -177,13 +188,7 @@ ATTACKS = {
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_a_captured_host_neither_orders_nor_listens(pool, urls, attack):
     _, agents, orders = pool
-    url = urllib.parse.urlsplit(urls[OWN])
-    with amqp.Connection(
-        host=f"{url.hostname}:{url.port}",
-        userid=url.username,
-        password=url.password,
-        virtual_host=url.path[1:],
-    ) as connection:
+    with connected(urls[OWN]) as connection:
         with pytest.raises(amqp.AccessRefused):
             attack(connection.channel())
     agents.report_now(OTHER, 7)

@@ -22,7 +22,7 @@ def keys_of(host: str, pool: signing.Keys = POOL) -> signing.Keys:
 
 def stamped(message: list) -> str:
     """Return the text of a cast, to be signed."""
-    return json.dumps([*message, freshness.Sender().cast().to_list()])
+    return json.dumps([*message, freshness.Sender(POOL, "").cast().to_list()])
 
 
 class Inputs(pumps.FakePump):

@@ -39,7 +39,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def sender():
-    return freshness.Sender()
+    return freshness.Sender(KEYS, TOPIC)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def call(sender, receiver, keys=KEYS, timeout_s=TIMEOUT_S):
         try:
             receiver.accept(keys.party, stamp)
         except exception.MessageStale as stale:
-            sender.learn(stale, stamp, sent_s, keys, TOPIC)
+            sender.learn(stale, stamp, sent_s)
         else:
             return stamp
     pytest.fail("refused")
@@ -81,7 +81,7 @@ def test_parties_do_not_share_numbers(sender, receiver):
 def test_clients_of_a_process_and_its_forks_do_not_share_numbers(
     sender, receiver
 ):
-    stamps = [sender.cast(), freshness.Sender().cast()]
+    stamps = [sender.cast(), freshness.Sender(KEYS, TOPIC).cast()]
     reading, writing = os.pipe()
     with open(reading) as answer, open(writing, "w") as question:
         pid = os.fork()
@@ -159,7 +159,7 @@ def test_clocks_need_not_agree(clock, sender, receiver, ahead_s):
     stamp, sent_s = sender.call(TIMEOUT_S), clock.now_s
     with pytest.raises(exception.MessageStale) as raised:
         accept(stamp)
-    sender.learn(raised.value, stamp, sent_s, KEYS, TOPIC)
+    sender.learn(raised.value, stamp, sent_s)
     held = [sender.call(TIMEOUT_S) for _ in range(2)]
     clock.now_s += TIMEOUT_S
     accept(held[0])
@@ -186,7 +186,7 @@ def test_only_a_receiver_with_the_key_says_what_to_stamp(
         receiver.accept(signing.CONTROL, stamp)
     forged = exception.MessageStale(**(raised.value.kwargs | change))
     with pytest.raises(exception.MessageRefused, match="invalid signature"):
-        sender.learn(forged, stamp, 0.0, KEYS, TOPIC)
+        sender.learn(forged, stamp, 0.0)
 
 
 def test_an_answer_to_another_call_teaches_nothing(sender, receiver):
@@ -194,11 +194,12 @@ def test_an_answer_to_another_call_teaches_nothing(sender, receiver):
     with pytest.raises(exception.MessageStale) as raised:
         receiver.accept(signing.CONTROL, stamps[0])
     with pytest.raises(exception.MessageRefused):
-        sender.learn(raised.value, stamps[1], 0.0, KEYS, TOPIC)
+        sender.learn(raised.value, stamps[1], 0.0)
 
 
-def test_a_host_calls_with_its_own_key(sender, receiver):
-    call(sender, receiver, signers.keys_of("a"))
+def test_a_host_calls_with_its_own_key(receiver):
+    keys = signers.keys_of("a")
+    call(freshness.Sender(keys, TOPIC), receiver, keys)
 
 
 def test_many_runs_are_forgotten_together(sender, receiver):

@@ -227,6 +227,21 @@ def test_a_slot_has_the_accelerator_of_its_latest_session(served) -> None:
     assert not +served.waits._ready
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.SlotFaulty(1, "broken"),
+        events.DeviceFailed(1, "broken"),
+        events.DeviceDisabled(1),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_a_slot_out_of_use_has_no_accelerator(served, event) -> None:
+    assert +served.waits._ready == {"copyx": 1}
+    served.happen(event)
+    assert not +served.waits._ready
+
+
 def test_slots_from_before_a_takeover_work_but_do_not_teach() -> None:
     pool = _Pool()
     job = model.Job(1, None, "copyx", 1000.0, 0.0)

@@ -80,6 +80,9 @@ def type_name(type_: Any) -> str:
 class Stamps:
     """Takes the place of what stamps messages: all are alike."""
 
+    def __init__(self, *_arguments: object) -> None:
+        pass
+
     def cast(self) -> freshness.Stamp:
         """Return the stamp of any cast."""
         return freshness.Stamp("0123456789abcdef", 7)

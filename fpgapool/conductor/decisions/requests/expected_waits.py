@@ -117,7 +117,13 @@ class ExpectedWaits:
                         for slot_id, running in self._running.items()
                         if self._core.hold(slot_id) is not None
                     }
-                    self._forget_down()
+                    self._forget_unusable()
+                case (
+                    events.SlotFaulty()
+                    | events.DeviceFailed()
+                    | events.DeviceDisabled()
+                ):
+                    self._forget_unusable()
 
     def obey(
         self, orders: Iterable[instructions.Instruction], now: float
@@ -132,12 +138,12 @@ class ExpectedWaits:
                 case instructions.Requeue():
                     self._wait_again(order.job_id)
 
-    def _forget_down(self) -> None:
+    def _forget_unusable(self) -> None:
         slots = self._core.view.slots.slots
         self._last = {
             slot_id: name
             for slot_id, name in self._last.items()
-            if slot_id in slots and slots[slot_id].works
+            if slot_id in slots and slots[slot_id].is_usable
         }
         self._ready = collections.Counter(self._last.values())
 
