@@ -218,6 +218,29 @@ class ChecksummedCore(Core):
         """
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Needs:
+    """What a slot's worker may reach outside its process.
+
+    A worker gives up everything else before it serves its first session. All
+    paths are absolute; a path that does not exist when the worker starts
+    stays out of reach.
+
+    :ivar readable: files and directories to read, and libraries to load, in
+        addition to the system's.
+    :ivar writable: directories whose files it may create and change. Another
+        slot's worker must not trust them.
+    :ivar devices: device files to read, write and control, or patterns for
+        them such as ``/dev/dri/*``.
+    :ivar calls: names of system calls that other workers may not use.
+    """
+
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
+
 class Driver(abc.ABC):
     """The boards of one host.
 
@@ -314,6 +337,14 @@ class Driver(abc.ABC):
             the slot unchanged and do not count as its failures. Or
             ``PROGRAMMING_FAILED``: the slot may be unusable.
         """
+
+    def needs(self, device: str, slot: int) -> Needs:
+        """Return what the worker of a slot may reach.
+
+        Workers call it, and ``device check`` shows it. It must neither block
+        nor start threads.
+        """
+        return Needs()
 
     def expect(self, device: str, slot: int, traffic: Traffic) -> None:
         """Announce the path of the next session's data. Called by workers.
