@@ -90,6 +90,9 @@ counter fpgapool_agent_workers_ended_total{host,device,how} = workers.ended
 counter fpgapool_agent_orders_refused_total{host,reason} = table.refusals
     Orders from conductors that the agent refused, by the part that was
     invalid.
+gauge fpgapool_agent_isolation_problems{host} = problems
+    Things that keep workers and desks from being isolated; the agent's log
+    and the message of its service name them.
 """
 )
 #: Metrics of the bitstream cache.

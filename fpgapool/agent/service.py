@@ -28,6 +28,8 @@ from fpgapool.agent.bitstreams import cache
 from fpgapool.agent.bitstreams import fetching
 from fpgapool.agent.bitstreams import trust
 from fpgapool.agent.child import process
+from fpgapool.agent.child import room
+from fpgapool.agent.child import settings as child_settings
 from fpgapool.agent.door import frontdoor
 from fpgapool.agent.door import slots
 from fpgapool.agent.host import boards
@@ -83,6 +85,7 @@ class Agent:
 
     :param counts: the object that counts events; ``conductor`` may share it.
     :ivar faults: each device's fault by its name; None for a healthy device.
+    :ivar not_isolated: what keeps workers and desks from being isolated.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class Agent:
         # Each session with an untrusted bitstream would cause a log line.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self.faults: dict[str, str | None] = {}
+        self.not_isolated = room.missing(settings.isolation)
         self._server: typing.Any = None
         self._started = self._serving = False
         self._stop_lock = threading.Lock()
@@ -124,6 +128,14 @@ class Agent:
 
         :raises: AgentError or doorway.FrontDoorError.
         """
+        for problem in self.not_isolated:
+            LOG.warning("%s", problem)
+        required = child_settings.ISOLATION_REQUIRED
+        if self.not_isolated and self._settings.isolation == required:
+            raise AgentError(
+                "[agent] isolation is required, but this machine lacks it: "
+                + "; ".join(self.not_isolated)
+            )
         self._started = True
         try:
             self._start_parts()
@@ -155,8 +167,11 @@ class Agent:
         if not self._serving:
             page.fill(agent_metrics.ALWAYS, None, host, known=False)
             return
-        dropped = self._casts.dropped
-        page.fill(agent_metrics.AGENT, self, host, dropped=dropped)
+        more = {
+            "dropped": self._casts.dropped,
+            "problems": len(self.not_isolated),
+        }
+        page.fill(agent_metrics.AGENT, self, host, **more)
         page.fill(agent_metrics.NIC, self._nic.reading, host)
         page.fill(agent_metrics.CACHE, self._cache.counts, host)
         found: list[objects.DeviceReport] = []
@@ -507,6 +522,11 @@ class Agent:
         self._cache.set_in_use(self.table.bitstreams_in_use())
 
         def ready(path: str) -> None:
+            try:
+                path = self.workers.place(key, path)
+            except OSError as error:
+                failed(f"it cannot be linked to {error.filename2}: {error}")
+                return
             self._happened(
                 key, table.SlotTable.bitstream_ready, generation, path
             )
@@ -544,6 +564,7 @@ class Agent:
             ),
             driver=settings.driver_name,
             link_message=self._link.state.message,
+            isolation_message="; ".join(self.not_isolated) or None,
             groups=self.desks.reports(),
             power_cap_w=self._boards.power_cap_w,
             chunk_bytes=settings.chunk_bytes,

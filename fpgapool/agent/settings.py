@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from oslo_config import cfg
 
 from fpgapool.agent.bitstreams import sources
+from fpgapool.agent.child import settings as child_settings
 from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import table
 from fpgapool.bitstreams import signatures
@@ -64,6 +65,7 @@ class AgentSettings:
     block_cache_bytes: int = 256 * 1024 * 1024
     max_group_project_connections: int = 64
     hello_timeout_s: float = 5.0
+    isolation: str = child_settings.ISOLATION_PREFERRED
     worker_orphan_s: float = 600.0
     worker_timeout_s: float = 10.0
     log_dir: str | None = None

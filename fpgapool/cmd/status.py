@@ -22,6 +22,7 @@ from oslo_upgradecheck import common_checks
 from oslo_upgradecheck import upgradecheck
 from sqlalchemy import exc as sa_exc
 
+from fpgapool.agent.child import room
 from fpgapool.cmd import launch
 from fpgapool.common import config
 from fpgapool.common import exception
@@ -228,6 +229,17 @@ class Checks(upgradecheck.UpgradeCommands):
             )
         return None
 
+    def _check_isolation(self) -> _Found:
+        """Check that this host, if it is a compute node, isolates workers."""
+        hosts = sa.select(models.hosts.c.uuid).where(
+            models.hosts.c.uuid == self._conf.host_uuid
+        )
+        with self._database.engine.connect() as connection:
+            if connection.scalar(hosts) is None:
+                return None
+        problems = room.missing(self._conf.agent.isolation)
+        return _warning("; ".join(problems)) if problems else None
+
     def _check_transport(self) -> _Found:
         """Check that services can reach each other."""
         # oslo.messaging registers its options only with a transport, which
@@ -289,6 +301,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Accelerators", _checked(_check_library)),
         ("Leading conductor", _checked(_check_leader)),
         ("Agents", _checked(_check_hosts)),
+        ("Isolation of workers on this host", _checked(_check_isolation)),
         ("Message bus", _checked(_check_transport)),
         ("Authentication", _checked(_check_authentication)),
         ("Upgrade levels", _checked(_check_levels)),

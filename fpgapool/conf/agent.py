@@ -292,6 +292,23 @@ Seconds within which a new data connection must prove that it belongs to the
 slot's session. After that, the worker closes it.
 """,
     ),
+    cfg.StrOpt(
+        "isolation",
+        default="preferred",
+        choices=[
+            ("none", "Workers and desks can reach what the agent's user can."),
+            (
+                "preferred",
+                "They give up what this machine lets them give up.",
+            ),
+            ("required", "The agent does not serve if that is not all."),
+        ],
+        help="""
+Whether workers and desks give up, before they serve tenants, all files, system
+calls and capabilities that they do not need. The agent says at its start, in
+its metrics and to the conductor what this machine lacks for it.
+""",
+    ),
     cfg.FloatOpt(
         "worker_orphan_s",
         default=600,

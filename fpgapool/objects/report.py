@@ -91,6 +91,8 @@ class AgentReport(base.Payload):
     :param sequence: incremented with every report of an agent process.
     :param link_message: why the data plane's share of the network card is not
         capped as configured; None if it is capped, or needs no cap.
+    :param isolation_message: what keeps workers from being isolated; None if
+        nothing does, or an older agent does not report it.
     :param sent_at: the host's wall-clock time, by which its front door also
         checks the validity of requests; None if the agent does not send it.
     :param power_cap_w: maximum power of all its slots together, not including
@@ -120,3 +122,4 @@ class AgentReport(base.Payload):
     power_cap_w: float | None = None
     chunk_bytes: int | None = None
     sessions: dict[str, typing.Any] | None = base.added(1, None)
+    isolation_message: str | None = base.added(1, None)

@@ -216,7 +216,8 @@ class _PoolQuestions(_Leader):
         :param host_uuids: at most
             :data:`fpgapool.objects.bounds.MAX_HOSTS`.
         :returns: by UUID, ``nic_load``, ``queued``, ``last_report_at``,
-            ``link_message`` and ``unusable_slots``, the ids of their rows.
+            ``link_message``, ``isolation_message`` and ``unusable_slots``, the
+            ids of their rows.
         """
 
     @declared.sent_by("_ask")

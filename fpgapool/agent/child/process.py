@@ -22,6 +22,7 @@ import threading
 import typing
 from collections.abc import Callable
 
+from fpgapool.agent.child import room as rooms
 from fpgapool.agent.child import settings as child_settings
 from fpgapool.common.monitoring import lost_lines
 from fpgapool.vocabulary import codes
@@ -40,6 +41,8 @@ class Taken(Exception):
 class Service(typing.Protocol):
     """What a process does."""
 
+    @property
+    def room(self) -> rooms.Room: ...
     def run(self) -> None: ...
     def exit(self, reason: str) -> None: ...
 
@@ -82,6 +85,7 @@ def run(
     """
     try:
         service = make(settings)
+        rooms.enter(service.room, settings)
     except Taken as exc:
         LOG.error("%s", exc)
         return EXIT_TAKEN

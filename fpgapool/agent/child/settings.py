@@ -18,6 +18,9 @@ from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 
+ISOLATION_NONE, ISOLATION_PREFERRED, ISOLATION_REQUIRED = ISOLATIONS = (
+    *("none", "preferred", "required"),
+)
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _SHAPE = "shape"
@@ -106,6 +109,8 @@ class ChildSettings:
     :ivar hello_timeout_s: time in which a connection must identify itself.
     :ivar orphan_s: time after which a process without agent and clients ends.
     :ivar exit_with_agent: whether the process ends when the agent disconnects.
+    :ivar isolation: whether the process gives up what it does not need, and
+        whether it runs where that is impossible.
     :ivar log_file: path of the log, or None for standard error.
     """
 
@@ -118,6 +123,7 @@ class ChildSettings:
     hello_timeout_s: float = 5.0
     orphan_s: float = 600.0
     exit_with_agent: bool = False
+    isolation: str = one_of(ISOLATIONS, ISOLATION_PREFERRED)
     log_file: str | None = None
     log_level: str = one_of(LEVELS, "INFO")
 

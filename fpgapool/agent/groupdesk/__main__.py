@@ -8,6 +8,7 @@ import functools
 import sys
 
 from fpgapool.agent.child import process
+from fpgapool.agent.child import room
 from fpgapool.agent.groupdesk import service
 from fpgapool.agent.groupdesk import settings as desk_settings
 
@@ -15,7 +16,8 @@ _run = functools.partial(process.run, service.Desk, OSError)
 
 
 def warm_up() -> None:
-    """Do once what all desks would do: the imports are all."""
+    """Do once what all desks would do: mainly the imports."""
+    room.warm_up()
 
 
 def main() -> int:

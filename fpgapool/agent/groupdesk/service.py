@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from fpgapool.agent.child import control
 from fpgapool.agent.child import crew
 from fpgapool.agent.child import process
+from fpgapool.agent.child import room as rooms
 from fpgapool.agent.child import sockets
 from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import connections
@@ -221,6 +222,10 @@ class Desk:
             self._notify_member,
             self._decide,
         )
+
+    @property
+    def room(self) -> rooms.Room:
+        return rooms.Room()
 
     def run(self) -> None:
         """Serve until the agent ends the desk, or until the desk has had

@@ -75,7 +75,8 @@ DIED = "died"
 
 #: Settings of the agent that all processes receive unchanged.
 _SAME = (
-    "data_address data_ports tls block_cache_bytes hello_timeout_s log_level"
+    "data_address data_ports tls block_cache_bytes hello_timeout_s isolation"
+    " log_level"
 ).split()
 
 

@@ -6,8 +6,10 @@ because process numbers are reused.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import re
 import signal
 import socket
 import sys
@@ -17,6 +19,11 @@ from fpgapool.common.channels import descriptors
 
 WORKER_MODULE = "fpgapool.agent.worker"
 DESK_MODULE = "fpgapool.agent.groupdesk"
+
+
+#: Variables that may hold secrets: options of oslo.config, credentials of
+#: OpenStack, and whatever looks like it.
+_SECRETS = re.compile("^OS_|PASS|SECRET|TOKEN|CREDENTIAL|KEY", re.IGNORECASE)
 
 
 def start(
@@ -40,7 +47,11 @@ def start(
 
 
 def _spawn(module: str, document: str, stdin: int | None) -> int:
-    environment = dict(os.environ)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not _SECRETS.search(name)
+    }
     # The process must run the same version of fpgapool as the agent, and must
     # not import from the working directory (-P).
     root = str(pathlib.Path(fpgapool.__file__).parent.parent)
@@ -115,6 +126,13 @@ def runs(pid: int, module: str) -> bool:
     """Whether a process runs a module, according to its command line."""
     try:
         command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        # Where /proc hides what is not this user's to inspect (hidepid), it
+        # also hides workers, which let nobody read their memory.
+        with contextlib.suppress(OSError):
+            os.kill(pid, 0)
+            return True
+        return False
     except OSError:
         return False
     return module.encode() in command.split(b"\0")

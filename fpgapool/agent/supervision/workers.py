@@ -60,6 +60,11 @@ def data_path(state_dir: str, key: orders.Key) -> str:
     return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}.data.sock"
 
 
+def own_dir(state_dir: str, key: orders.Key) -> str:
+    """Return the path of the directory that only a slot's worker reads."""
+    return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}"
+
+
 def _workers_dir(state_dir: str) -> str:
     return os.path.join(state_dir, "workers")
 
@@ -200,6 +205,7 @@ class Workers(children.Keeper[_WorkerProcess]):
             for facts in device.slots:
                 key = device.name, facts.number
                 name = f"{key[0]}.{key[1]}"
+                (directory / name).mkdir(mode=0o700, exist_ok=True)
                 worker = self._workers[key] = _WorkerProcess(
                     title=f"Worker of slot {name}",
                     control_path=control_path(self._state_dir, key),
@@ -248,6 +254,21 @@ class Workers(children.Keeper[_WorkerProcess]):
             "",
         )
 
+    def place(self, key: orders.Key, path: str) -> str:
+        """Give a worker, which can open no other, its slot's bitstream.
+
+        :param path: a file in the cache.
+        :returns: the path by which the worker can read it.
+        :raises OSError: if it cannot be linked there.
+        """
+        placed = os.path.join(own_dir(self._state_dir, key), "bitstream")
+        fresh = f"{placed}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+        os.link(path, fresh)
+        os.rename(fresh, placed)
+        return placed
+
     def end(self, key: orders.Key, reason: str) -> None:
         """Kill a worker that does not follow its orders.
 
@@ -275,6 +296,7 @@ class Workers(children.Keeper[_WorkerProcess]):
             "device": key[0],
             "slot": key[1],
             "state_dir": self._state_dir,
+            "own_dir": own_dir(self._state_dir, key),
             **_driver(settings),
             "chunk_bytes": settings.chunk_bytes,
             "window_chunks": settings.window_chunks,

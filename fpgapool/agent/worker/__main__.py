@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from fpgapool.agent.child import certificate
 from fpgapool.agent.child import process
+from fpgapool.agent.child import room
 from fpgapool.agent.worker import service
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.drivers import base as drivers
@@ -29,6 +30,7 @@ def warm_up(
         are invalid.
     """
     loader.load_driver_class(driver).warm_up(driver_settings)
+    room.warm_up()
     if tls:
         # OpenSSL's tables. It seeds its random numbers anew in each fork.
         certificate.Certificate().context()

@@ -21,6 +21,7 @@ from fpgapool.agent.child import control
 from fpgapool.agent.child import crew
 from fpgapool.agent.child import port
 from fpgapool.agent.child import process
+from fpgapool.agent.child import room as rooms
 from fpgapool.agent.child import sockets
 from fpgapool.agent.worker import desk as desks
 from fpgapool.agent.worker import hello as hellos
@@ -100,6 +101,18 @@ class Worker:
             self._desk.serve,
             hellos.parse,
             self._desk.expect,
+        )
+
+    @property
+    def room(self) -> rooms.Room:
+        settings = self._settings
+        needs = self._driver.needs(settings.device, settings.slot)
+        return rooms.Room(
+            readable=(*needs.readable, settings.own_dir),
+            writable=needs.writable,
+            devices=needs.devices,
+            calls=needs.calls,
+            shared_bytes=settings.window_bytes,
         )
 
     def post(self, event: state.Event | memories.Unread) -> None:

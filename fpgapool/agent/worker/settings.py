@@ -20,6 +20,7 @@ class WorkerSettings(settings.ChildSettings):
     """The settings of a worker.
 
     :ivar state_dir: directory with the pool's state on this host.
+    :ivar own_dir: directory where the agent places the slot's bitstream.
     :ivar driver_settings: settings of the driver in addition to ``state_dir``.
     :ivar chunk_bytes: maximum size of a piece of input or output in a frame.
     :ivar window_chunks: maximum number of chunks in flight in one direction.
@@ -35,6 +36,7 @@ class WorkerSettings(settings.ChildSettings):
     device: str
     slot: int = settings.number(0, 4095)
     state_dir: str
+    own_dir: str = ""
     driver: str
     driver_settings: dict[str, typing.Any] = dataclasses.field(
         default_factory=dict

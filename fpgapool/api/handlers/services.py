@@ -74,4 +74,9 @@ def _add_figures(call: calls.Call, page: list[dict[str, Any]]) -> None:
         heard = now.get(one["id"])
         if heard is not None:
             one["last_report_at"] = times.text(heard["last_report_at"])
-            one["message"] = heard["link_message"] or ""
+            # A conductor of an earlier release does not know both.
+            one["message"] = "; ".join(
+                heard[name]
+                for name in ("link_message", "isolation_message")
+                if heard.get(name)
+            )

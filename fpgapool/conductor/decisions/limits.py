@@ -36,6 +36,7 @@ _UNLIMITED = frozenset(
     {
         "claimed_bytes",
         "description",
+        "isolation_message",
         "link_message",
         "message",
         "reason",

@@ -113,6 +113,12 @@ class EmulatorDriver(base.Driver):
         ] = {}
         self._refresh()
 
+    def needs(self, device: str, slot: int) -> base.Needs:
+        return base.Needs(
+            readable=(str(self._boards_file),),
+            writable=(str(self._directory),),
+        )
+
     def discover(self) -> tuple[base.DeviceInfo, ...]:
         return tuple(
             base.DeviceInfo(

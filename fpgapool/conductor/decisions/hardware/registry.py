@@ -180,6 +180,7 @@ class HostEntry:
     #: Why the rate of the network card could not be capped as configured;
     #: None: no error.
     link_message: str | None = None
+    isolation_message: str | None = None
     #: The host's power cap, and the longest piece that its workers accept;
     #: None: not reported. Not in the database: each report contains them.
     power_cap_w: float | None = None
@@ -390,6 +391,7 @@ class Registry:
                 )
             )
         host.link_message = report.link_message
+        host.isolation_message = report.isolation_message
         changed = _assign(
             host,
             name=report.host_name,

@@ -34,6 +34,10 @@ from fpgapool.vocabulary import states
 _MAX_MESSAGE_LENGTH = 200
 
 
+def _short(message: str | None) -> str | None:
+    return message and message[:_MAX_MESSAGE_LENGTH]
+
+
 @dataclasses.dataclass(eq=False, repr=False)
 class Questions:
     """Answers queries, in the thread that owns the pool."""
@@ -185,12 +189,12 @@ class Questions:
         }
 
     def _host_now(self, host: registry.HostEntry) -> dict[str, Any]:
-        message = host.link_message
         return {
             "nic_load": self._census.nic_loads().get(host.id, 0.0),
             "queued": self.pool.sessions.queued_by_host.get(host.id, 0),
             "last_report_at": host.heard_at,
-            "link_message": message and message[:_MAX_MESSAGE_LENGTH],
+            "link_message": _short(host.link_message),
+            "isolation_message": _short(host.isolation_message),
             "unusable_slots": [
                 slot.id for slot in host.slots() if not slot.usable
             ],

@@ -11,13 +11,11 @@ the environment variables that OpenCL runtimes need, and a temporary directory.
 from __future__ import annotations
 
 import collections.abc
-import contextlib
 import json
 import logging
 import math
 import os
 import pathlib
-import pwd
 import re
 import select
 import shutil
@@ -27,7 +25,7 @@ import sys
 import tempfile
 import typing
 
-import fpgapool
+from fpgapool.common.walls import places
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl.compiling import confinement
 from fpgapool.vocabulary import codes
@@ -52,8 +50,6 @@ _KEPT = re.compile(
 )
 #: Variables that name directories with libraries to read.
 _NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
-#: Directories at or above these contain more than libraries.
-_OTHERS = ("/etc", "/home", "/root", "/tmp", "/var/lib", "/var/log")
 #: Variables that name directories for writing; set to the process's own.
 _DIRECTORIES = ("HOME", "POCL_CACHE_DIR", "TMPDIR", "XDG_CACHE_HOME")
 #: The process's own directory. Its real path may have parent directories that
@@ -316,7 +312,11 @@ def _confine(
     has_left = confinement.leave_others()
     if not has_left:
         missing.append("its child processes may outlive it (no namespaces)")
-    libraries = _libraries()
+    libraries = places.libraries(
+        place
+        for name in _NAMING
+        for place in os.environ.get(name, "").split(os.pathsep)
+    )
     confinement.reveal(libraries)
     if not confinement.keep_files(libraries, _HERE):
         missing.append("it can read all that its user can (no Landlock)")
@@ -336,40 +336,6 @@ def _confine(
         )
     closed = [each for each in libraries if not os.access(each, os.R_OK)]
     return missing, closed
-
-
-def _libraries() -> list[str]:
-    """Return the directories of the interpreter and the OpenCL runtimes.
-
-    Directories that also contain other files are omitted.
-    """
-    named = [
-        place
-        for name in _NAMING
-        for place in os.environ.get(name, "").split(os.pathsep)
-    ]
-    loaded = {
-        os.path.dirname(line.split(maxsplit=5)[5])
-        for line in pathlib.Path("/proc/self/maps").read_text().splitlines()
-        if ".so" in line
-    }
-    package = os.path.dirname(fpgapool.__file__)
-    prefixes = {sys.prefix, sys.base_prefix}
-    places = {
-        form(place)
-        for place in (*named, *loaded, package, *prefixes, *sys.path)
-        if place
-        for form in (os.path.abspath, os.path.realpath)
-    }
-    others = [*_OTHERS]
-    with contextlib.suppress(KeyError):
-        others.append(pwd.getpwuid(os.geteuid()).pw_dir)
-    return [
-        place
-        for place in sorted(places)
-        if os.path.exists(place)
-        and not any(pathlib.Path(one).is_relative_to(place) for one in others)
-    ]
 
 
 def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
