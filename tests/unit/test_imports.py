@@ -34,7 +34,7 @@ clients: conf common version # other services of OpenStack
 rpcapi: objects common version # what can be asked by RPC
 db: common core.health objects version vocabulary # rows, and the pool as
     # they show it; knows no decisions
-drivers: accelerators objects.declaration objects.untrusted
+drivers: accelerators common.walls objects.declaration objects.untrusted
     vocabulary # boards
 bitstreams: objects db conf common clients drivers.opencl.devices
     drivers.opencl.contents
@@ -44,7 +44,7 @@ conductor.decisions: bitstreams.library clients.nova common conductor.counts
 conductor: bitstreams core strategies objects db clients rpcapi conf common
     version vocabulary # runs the decisions
 agent.child: protocol common.channels common.monitoring.lost_lines
-    common.monitoring.ratelimit vocabulary # starts fast
+    common.monitoring.ratelimit common.walls vocabulary # starts fast
 agent.worker: agent.child drivers protocol common.channels
     common.monitoring.ratelimit version vocabulary
     # starts fast; its agent takes over buffers

@@ -7,14 +7,16 @@ import subprocess
 import sys
 
 _PROGRAM = """
-import os
+import os, types
 from fpgapool.agent.child import process
 
 class Service:
+    room = None
     def run(self): pass
     def exit(self, reason): pass
 
-process.run(lambda settings: Service(), RuntimeError, None)
+settings = types.SimpleNamespace(isolation="none")
+process.run(lambda settings: Service(), RuntimeError, settings)
 os._exit(9)
 """
 
