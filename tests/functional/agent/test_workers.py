@@ -24,6 +24,7 @@ from fpgapool.agent.supervision import unread
 from fpgapool.agent.supervision import workers
 from fpgapool.common.channels import channel
 from fpgapool.common.channels import descriptors
+from fpgapool.common.walls import landlock
 from fpgapool.protocol import frames
 from fpgapool.rpcapi import agent as agent_rpcapi
 from fpgapool.vocabulary import codes
@@ -62,6 +63,44 @@ def start_idle(host: harness.Host) -> service.Agent:
     for slot in (0, 1):
         host.conductor.wait_for_slot(slot, idle)
     return agent
+
+
+def _room_of(pid: int) -> dict[str, str]:
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    named = dict(line.split(":\t", 1) for line in lines)
+    return {name: named[name] for name in ("Seccomp", "NoNewPrivs", "CapEff")}
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    ("isolation", "room"),
+    [("required", ["2", "1", "0" * 16]), ("none", ["0", "0", None])],
+)
+def test_workers_are_in_rooms_if_the_operator_does_not_refuse(
+    directory, isolation, room
+):
+    host = harness.Host(directory, isolation=isolation)
+    try:
+        agent = start_idle(host)
+        found = [*_room_of(pid_of(agent)).values()]
+        (message,) = {
+            report.isolation_message
+            for report in host.conductor.named("report")
+        }
+    finally:
+        host.stop()
+    assert room in (found, [*found[:2], None])
+    assert (message is None) == (isolation == "required")
+
+
+def test_an_agent_that_cannot_isolate_workers_does_not_serve_if_it_must(
+    directory, monkeypatch
+):
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    host = harness.Host(directory, isolation="required")
+    with pytest.raises(service.AgentError, match="no Landlock"):
+        host.start()
+    host.stop()
 
 
 def test_the_first_reports_show_the_host_and_its_slots(host):

@@ -7,6 +7,7 @@ import pytest
 
 from fpgapool.cmd import manage
 from fpgapool.cmd import status
+from fpgapool.common.walls import landlock
 from fpgapool.db import api
 from tests.functional.db import factory
 
@@ -159,6 +160,23 @@ def test_agents_that_are_silent(check, synced):
     result, details = check()[1]["Agents"]
     assert result == WARNING
     assert "compute1" in details
+
+
+@pytest.mark.parametrize("empty_url", ["sqlite"], indirect=True)
+def test_a_compute_node_that_cannot_isolate_workers(
+    check, conf, synced, monkeypatch
+):
+    name = "Isolation of workers on this host"
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    # It is no compute node.
+    assert check()[1][name] == (SUCCESS, None)
+    epoch = synced.take_lease("c1", None).epoch
+    (host, *_) = factory.hardware()
+    synced.commit(epoch, api.Changes.of([host]))
+    _append(conf, f"[DEFAULT]\nhost_uuid = {host.uuid}\n")
+    result, details = check()[1][name]
+    assert result == WARNING
+    assert "no Landlock" in details
 
 
 @pytest.mark.parametrize("empty_url", ["sqlite"], indirect=True)
