@@ -283,6 +283,20 @@ def raised(log: str) -> dict[str, int]:
     return dict(found)
 
 
+def refusals(log: str) -> list[str]:
+    """Find messages in a log that were refused though nobody forged any.
+
+    A broker that was lost may deliver a message a second time, which is
+    refused rightly.
+    """
+    lines = (line for line in log.splitlines() if " MESSAGE_REFUSED: " in line)
+    return [
+        line.partition(" MESSAGE_REFUSED: ")[2]
+        for line in lines
+        if not line.endswith(" it was received before")
+    ]
+
+
 def bugs(log: str) -> list[str]:
     """Find errors in a log that no fault and no nonsense may lead to."""
     return [

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import configparser
 import pathlib
+import secrets
 import subprocess
 import sys
 import time
 import typing
 
 from fpgapool.common import exception
+from fpgapool.common.messaging import signing
 from tests.chaos import faulty
 from tests.chaos import grouptasks
 from tests.chaos import jobs
@@ -156,6 +158,10 @@ class Pool(clouds.Cloud):
         self._groups_since_s = 0.0
         #: By names of hosts; empty where the system does not allow them.
         self.sandboxes: dict[str, sandboxes.Sandbox] = {}
+        pool_key = workspace.path / "pool.key"
+        pool_key.write_text(secrets.token_hex(signing.KEY_BYTES))
+        self._keys = signing.read(str(pool_key), signing.CONTROL, "")
+        self._of_services = {"messages": {"pool_key_file": pool_key}}
         store_dir = workspace.path / "store"
         store_dir.mkdir(exist_ok=True)
         bitstreams = {**_OPTIONS["bitstreams"], "store_dir": store_dir}
@@ -171,7 +177,10 @@ class Pool(clouds.Cloud):
             f"{self.conductor.name}-api",
             self,
             workspace,
-            self._line_options("api", process.LOOPBACK),
+            {
+                **self._line_options("api", process.LOOPBACK),
+                **self._of_services,
+            },
         )
 
     def faults_path(self, daemon: processes.Daemon) -> pathlib.Path:
@@ -185,17 +194,26 @@ class Pool(clouds.Cloud):
         """Return lines, addresses and disks of a daemon's own."""
         daemon.wrappers = [faulty.__name__]
         daemon.variables[faulty.VARIABLE] = str(self.faults_path(daemon))
-        if daemon in self.conductors or not sandboxes.available():
-            return self._line_options(daemon.name, process.LOOPBACK)
+        if daemon in self.conductors:
+            line = self._line_options(daemon.name, process.LOOPBACK)
+            return {**line, **self._of_services}
         (host,) = [
             host for host in self.hosts.values() if host.agent is daemon
         ]
+        key = daemon.directory / "host.key"
+        assert self._keys is not None
+        key.write_text(self._keys.host_key(host.uuid))
+        of_host: clouds.Options = {"messages": {"host_key_file": key}}
+        if not sandboxes.available():
+            line = self._line_options(daemon.name, process.LOOPBACK)
+            return {**line, **of_host}
         sandbox = sandboxes.Sandbox(daemon.name, self.workspace)
         self.sandboxes[host.name] = sandbox
         sandbox.mount(host.state_dir)
         daemon.prefix = sandbox.prefix
         return {
             **self._line_options(daemon.name, sandbox.outside),
+            **of_host,
             "agent": {"data_address": sandbox.inside},
         }
 

@@ -129,6 +129,8 @@ class Run:
         for daemon in self.pool.all_daemons():
             for bug in judge.bugs(daemon.log()):
                 self._problem(f"{daemon.name}: {bug}")
+            for refusal in judge.refusals(daemon.log()):
+                self._problem(f"{daemon.name} refused {refusal}")
 
     def rows(self) -> list[measure.Row]:
         """Return what was measured."""
