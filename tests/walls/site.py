@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import typing
+from collections.abc import Callable
 from collections.abc import Iterator
 
 from fpgapool.common.channels import channel as channels
@@ -162,8 +163,15 @@ class Host:
         assert self._victim.stdout is not None
         return json.loads(self._victim.stdout.readline())
 
-    def signals(self) -> int:
-        """Return how many signals the victim has got."""
+    def confirmed(self, attack: Callable[[], str]) -> str:
+        """Return how an attack went, as its victim sees it, too."""
+        before = self._signals()
+        text = attack()
+        if others.AWAITED in text and self._signals() == before:
+            return f"{attacks.REFUSED}: no signal has come"
+        return text
+
+    def _signals(self) -> int:
         self._victim.stdin.write("\n")
         self._victim.stdin.flush()
         return self._ask_victim()
@@ -220,8 +228,7 @@ class Worker:
     def outcome(self, name: str) -> str:
         """Have the session attack."""
         try:
-            document = json.dumps({"name": name})
-            return self._client.run(document.encode()).decode()
+            return run(self._client, name)
         except (workers.ErrorFrame, channels.ChannelClosed):
             status = self.process.wait(waiting.LIMIT_S)
             self._start()
@@ -233,6 +240,19 @@ class Worker:
         self._agent.close()
         self.process.kill()
         self.process.wait()
+
+
+def run(
+    client: workers.Client,
+    name: str,
+    changes: dict[str, typing.Any] | None = None,
+) -> str:
+    """Have a session attack; return how it went.
+
+    :param changes: of the scene.
+    """
+    wanted = {"name": name, "scene": changes or {}}
+    return client.run(json.dumps(wanted).encode()).decode()
 
 
 class Desk:
@@ -307,11 +327,7 @@ def outcomes(place: str, user: int | None) -> dict[str, str]:
     found = {}
     with host(user) as on, contextlib.closing(PLACES[place](on)) as process:
         for name in attacks.ATTACKS:
-            before = on.signals()
-            text = process.outcome(name)
-            if others.AWAITED in text and on.signals() == before:
-                text = f"{attacks.REFUSED}: no signal has come"
-            found[name] = text
+            found[name] = on.confirmed(lambda name=name: process.outcome(name))
     return found
 
 

@@ -36,6 +36,7 @@ class _Victim:
         signal.signal(signal.SIGUSR1, self._count)
         self.scene: dict[str, typing.Any] = {
             "pid": os.getpid(),
+            "counter": os.getpid(),
             "group": os.getpgid(0),
             "length": len(secret),
             **self._memory(secret),

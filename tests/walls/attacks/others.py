@@ -230,7 +230,7 @@ def queue_thread_signal(scene: Scene) -> str:
 def signal_by_socket(scene: Scene) -> str:
     ours, its = socket.socketpair()
     with ours, its:
-        fcntl.fcntl(ours, fcntl.F_SETOWN, scene["pid"])
+        fcntl.fcntl(ours, fcntl.F_SETOWN, scene["counter"])
         fcntl.fcntl(ours, fcntl.F_SETSIG, signal.SIGUSR1)
         flags = fcntl.fcntl(ours, fcntl.F_GETFL)
         fcntl.fcntl(ours, fcntl.F_SETFL, flags | os.O_ASYNC)
