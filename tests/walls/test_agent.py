@@ -39,6 +39,8 @@ def outcomes() -> Iterator[dict[str, str]]:
                 pathlib.Path(directory),
                 driver_path="tests.walls.worker:AttackedDriver",
                 driver_settings={"scene": on.scene},
+                # The neighbour stays if it is told that its agent has gone.
+                workers_outlive_agent=True,
             )
         )
         stack.enter_context(workers.closed_channels())
@@ -49,13 +51,15 @@ def _outcomes(on: site.Host, host: harness.Host) -> dict[str, str]:
     agent = host.start()
     clients = {slot: _opened(host, agent, slot) for slot in SLOTS}
     neighbour = _neighbour(host, agent)
-    return {
-        name: on.confirmed(
-            lambda name=name: site.run(clients[0], name, neighbour)
-        )
-        for name in attacks.ATTACKS
-        if _is_in_a_group(neighbour["pid"]) or not attacks.ATTACKS[name].cgroup
-    }
+    is_in_a_group = _is_in_a_group(neighbour["pid"])
+    found = {}
+    for one in attacks.ATTACKS.values():
+        if is_in_a_group or not one.cgroup:
+            found[one.name] = on.confirmed(
+                lambda one=one: site.run(clients[0], one.name, neighbour)
+            )
+    assert os.path.exists(f"/proc/{neighbour['pid']}"), "the neighbour ended"
+    return found
 
 
 def _is_in_a_group(pid: int) -> bool:
