@@ -20,11 +20,12 @@ X86_64 = "x86_64"
 _TABLE = """
 acct 163 89; add_key 248 217; adjtimex 159 171; bpf 321 280; capset 126 91;
 chroot 161 51; clone 56 220; clone3 435 435; delete_module 176 106;
-fanotify_init 300 262; fanotify_mark 301 263; finit_module 313 273; fsopen
-430 430; get_robust_list 274 100; getpid 39 172; init_module 175 105;
+fanotify_init 300 262; fanotify_mark 301 263; fchmodat2 452 452; fchownat
+260 54; file_setattr 469 469; finit_module 313 273; fsopen 430 430;
+get_robust_list 274 100; getpid 39 172; init_module 175 105;
 inotify_add_watch 254 27; inotify_init1 294 26; io_uring_setup 425 425;
 ioperm 173 -1; iopl 172 -1; ioprio_set 251 30; kcmp 312 272; kexec_load 246
-104; landlock_create_ruleset 444 444; keyctl 250 219; mount 165 40;
+104; keyctl 250 219; landlock_create_ruleset 444 444; mount 165 40;
 mount_setattr 442 442; move_mount 429 429; move_pages 279 239; mq_open 240
 180; mq_unlink 241 181; msgctl 71 187; msgget 68 186; name_to_handle_at 303
 264; open_by_handle_at 304 265; open_tree 428 428; perf_event_open 298 241;
@@ -33,10 +34,10 @@ pidfd_send_signal 424 424; pivot_root 155 41; process_madvise 440 440;
 process_vm_readv 310 270; process_vm_writev 311 271; ptrace 101 117;
 quotactl_fd 443 443; reboot 169 142; request_key 249 218; rt_sigqueueinfo
 129 138; rt_tgsigqueueinfo 297 240; semctl 66 191; semget 64 190;
-sethostname 170 161; setns 308 268; settimeofday 164 170; shmat 30 196;
-shmctl 31 195; shmdt 67 197; shmget 29 194; swapon 167 224; syslog 103 116;
-tgkill 234 131; tkill 200 130; umount2 166 39; unshare 272 97; userfaultfd
-323 282
+sethostname 170 161; setns 308 268; settimeofday 164 170; setxattrat 463
+463; shmat 30 196; shmctl 31 195; shmdt 67 197; shmget 29 194; swapon 167
+224; syslog 103 116; tgkill 234 131; tkill 200 130; umount2 166 39; unshare
+272 97; userfaultfd 323 282; utimensat 280 88
 """
 MACHINE = os.uname().machine
 

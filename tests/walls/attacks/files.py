@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -62,6 +63,15 @@ def own_environment(scene: Scene) -> str:
 def _read(path: str) -> str:
     with open(path, "rb") as file:
         return f"{len(file.read(4096))} bytes of {path}"
+
+
+@attack("finds a password in a file that is already open", "it is closed")
+def inherited_file(scene: Scene) -> str:
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):
+            if SECRET.search(os.pread(number, 4096, 0)):
+                return f"a password, from descriptor {number}"
+    return "refused: there is none"
 
 
 @attack("reads the agent's configuration", _FILES, HIDDEN)

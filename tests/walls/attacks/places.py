@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
+import struct
 from collections.abc import Iterator
 
 from tests.walls.attacks import calls
@@ -117,6 +119,70 @@ def attributes(scene: Scene) -> str:
     os.setxattr(scene["database"], "user.walls", b"1")
     os.removexattr(scene["database"], "user.walls")
     return "an attribute"
+
+
+#: Gives a call what it needs without a path: a file that is not read.
+_ITSELF = 0x1000
+_HERE = -100
+
+
+@contextlib.contextmanager
+def _found(path: str) -> Iterator[int]:
+    """Give a descriptor that only names a file, as anybody may have it."""
+    file = os.open(path, os.O_PATH)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+@attack("changes the mode of a file that it only names", _CALLS, HIDDEN)
+def mode_of_named(scene: Scene) -> str:
+    with _found(scene["configuration"]) as file:
+        calls.call("fchmodat2", file, b"", 0o600, _ITSELF)
+    return "everybody could read it"
+
+
+@attack(
+    "changes the owner of a file that it only names",
+    _CALLS,
+    {*HIDDEN, errno.EINVAL},
+)
+def owner_of_named(scene: Scene) -> str:
+    with _found(scene["configuration"]) as file:
+        ids = os.getuid(), os.getgid()
+        calls.call("fchownat", file, b"", *ids, _ITSELF)
+    return "another owner"
+
+
+@attack("changes the times of a file that it only names", _CALLS, HIDDEN)
+def times_of_named(scene: Scene) -> str:
+    with _found(scene["database"]) as file:
+        calls.call("utimensat", file, b"", None, _ITSELF)
+    return "other times"
+
+
+#: Newer than the names that older filters know.
+_NEWER = "seccomp, by numbers"
+
+
+@attack("sets an attribute by a newer call", _NEWER, HIDDEN)
+def attributes_by_newer_call(scene: Scene) -> str:
+    value = ctypes.create_string_buffer(b"1")
+    arguments = struct.pack("QII", ctypes.addressof(value), 1, 0)
+    path = os.fsencode(scene["database"])
+    rest = b"user.walls", arguments, len(arguments)
+    calls.call("setxattrat", _HERE, path, 0, *rest)
+    os.removexattr(path, "user.walls")
+    return "an attribute"
+
+
+@attack("sets flags by a newer call", _NEWER, HIDDEN)
+def flags_by_newer_call(scene: Scene) -> str:
+    path = os.fsencode(scene["database"])
+    none = bytes(24)
+    calls.call("file_setattr", _HERE, path, none, len(none), 0)
+    return "other flags"
 
 
 @attack("watches directories of others", _CALLS, HIDDEN)
