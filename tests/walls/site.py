@@ -57,6 +57,26 @@ def landlock_version() -> int:
         return 0
 
 
+def can_run(user: int | None) -> bool:
+    """Whether a user can read the interpreter and the code under test."""
+    if user is None:
+        return True
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", "import tests.walls"],
+            env={"PYTHONPATH": str(ROOT)},
+            cwd="/",
+            user=user,
+            group=user,
+            extra_groups=[],
+            capture_output=True,
+            check=False,
+        )
+    except PermissionError:
+        return False
+    return done.returncode == 0
+
+
 class Host:
     """The directories of a host and the processes of others on it.
 
