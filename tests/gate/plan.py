@@ -131,7 +131,7 @@ def plan(settings: Settings) -> list[Job]:
         settings.tests(
             "functional",
             *(*side_by_side, str(settings.processes)),
-            *("tests/integration", "tests/functional"),
+            *("tests/integration", "tests/functional", "tests/walls"),
             marks=["not alone"],
             needs=("world", "install-openstack", "servers"),
         ),
