@@ -64,6 +64,7 @@ REFUSED = {
         *("reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd"),
         *("syslog", "settimeofday", "clock_settime", "adjtimex"),
         *("clock_adjtime", "sethostname", "setdomainname", "vhangup"),
+        *("personality", "uselib", "ustat", "sysfs"),
     ),
     "other programs": ("execve", "execveat", "fork", "vfork"),
 }
@@ -74,6 +75,7 @@ _OF_OWN = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 _OF_CALLER = (
     *("prlimit64", "sched_setaffinity", "sched_setscheduler"),
     *("sched_setparam", "sched_setattr", "migrate_pages", "move_pages"),
+    "get_robust_list",
 )
 #: Calls whose two first arguments do so.
 _OF_CALLER_IN_TWO = ("setpriority", "ioprio_set")
@@ -84,6 +86,7 @@ _WORD = 0xFFFFFFFF
 _FCNTL = (8, 10, 15)
 _IOCTL = (0x8901, 0x8902, 0x5412, 0x541C)
 _KIND = 0xF
+_CONNECTED = {socket.SOCK_STREAM, socket.SOCK_SEQPACKET}
 _CLONE_THREAD = 0x10000
 #: Namespaces: mount, cgroup, UTS, IPC, user, PID, network, time.
 _CLONE_NEW = (
@@ -145,9 +148,9 @@ def refuse(allowed: collections.abc.Collection[str] = ()) -> bool:
     for name, commands in (("fcntl", _FCNTL), ("ioctl", _IOCTL)):
         for command in commands:
             _add(rules, no, name, lib.Arg(1, lib.MASKED_EQ, _WORD, command))
-    # Only connected pairs: another kind can send to any socket's path.
+    # Only connected pairs: other kinds can send to any socket's path.
     _add(rules, no, "socketpair", lib.Arg(0, lib.NE, socket.AF_UNIX))
-    for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
+    for kind in {*range(_KIND + 1)} - _CONNECTED:
         argument = lib.Arg(1, lib.MASKED_EQ, _KIND, kind)
         _add(rules, no, "socketpair", argument)
     for flag in _CLONE_NEW:
@@ -155,6 +158,8 @@ def refuse(allowed: collections.abc.Collection[str] = ()) -> bool:
     if not _PROCESS_CALLS.intersection(allowed):
         argument = lib.Arg(0, lib.MASKED_EQ, _CLONE_THREAD, 0)
         _add(rules, no, "clone", argument)
+    # It takes any room at once. Libraries then write what they need.
+    _add(rules, lib.ERRNO(errno.EOPNOTSUPP), "fallocate")
     # Its flags are in memory, where no filter sees them; libraries then use
     # clone.
     for call in ("clone3", *_NEWER):

@@ -45,6 +45,9 @@ SYSTEM = (
     *("/etc/localtime", "/proc/cpuinfo", "/proc/meminfo"),
     *("/sys/devices/system/cpu", "/sys/devices/system/node"),
 )
+#: What a process reads about itself in /proc. The kernel may forget this when
+#: memory is short, so nothing must depend on it.
+_OWN = ("auxv", "cmdline", "exe", "fd", "maps", "stat", "statm", "status")
 #: Device files that belong to no one.
 DEVICES = tuple(
     f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")
@@ -64,7 +67,6 @@ def restrict(
     readable: collections.abc.Iterable[str] = (),
     writable: collections.abc.Iterable[str] = (),
     devices: collections.abc.Iterable[str] = (),
-    listed: collections.abc.Iterable[str] = (),
 ) -> bool:
     """Give up access to all files but these and what any program needs.
 
@@ -76,7 +78,6 @@ def restrict(
         executed.
     :param writable: directories whose files can also be changed.
     :param devices: device files, or patterns of them.
-    :param listed: directories whose entries, at any depth, can be listed.
     :returns: whether the kernel supports it.
     """
     rights.gain_nothing()
@@ -97,12 +98,9 @@ def restrict(
     if ruleset < 0:
         return False
     try:
-        # The name of the interpreter's own directory in /proc is its number.
-        own = f"/proc/{os.getpid()}"
-        for place in (*SYSTEM, own, *readable):
+        own = [f"/proc/self/{name}" for name in _OWN]
+        for place in (*SYSTEM, *own, *readable):
             _allow(ruleset, place, _READ)
-        for place in listed:
-            _allow(ruleset, place, _READ_DIR)
         for pattern in (*DEVICES, *devices):
             for path in glob.glob(pattern):
                 _allow(ruleset, path, _USE & handled)

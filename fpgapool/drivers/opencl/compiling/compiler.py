@@ -11,6 +11,7 @@ the environment variables that OpenCL runtimes need, and a temporary directory.
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import json
 import logging
 import math
@@ -23,6 +24,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import typing
 
 from fpgapool.common.walls import places
@@ -36,6 +38,10 @@ DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_MEMORY_BYTES = 4 << 30
 #: Maximum size of a binary.
 MAX_FILE_BYTES = 64 << 20
+#: What it may write in its directory, looked at every now and then.
+MAX_DIRECTORY_BYTES = 256 << 20
+_LOOK_S = 0.1
+_BLOCK_BYTES = 512
 
 _PREFIX = "fpgapool-compiler-"
 _MAX_FILES = 256
@@ -117,7 +123,10 @@ def compile_source(
     finally:
         _remove(directory)
     if status is None:
-        raise _failed(f"the compiler took more than {timeout_s:g} s")
+        raise _failed(
+            f"the compiler took more than {timeout_s:g} s, or"
+            f" {MAX_DIRECTORY_BYTES} bytes of files"
+        )
     header, _, body = answer.partition(b"\n")
     if status == 0 and body:
         _warn_if_unconfined(header)
@@ -166,7 +175,7 @@ def _run(
             start_new_session=True,
         )
         try:
-            is_over = _wait(process.pid, timeout_s)
+            is_over = _wait(process.pid, timeout_s, directory)
         finally:
             # Kill its children, too. Its ID cannot be reused before wait().
             os.killpg(process.pid, signal.SIGKILL)
@@ -181,14 +190,36 @@ def _run(
         return (status if is_over else None), answer.read()
 
 
-def _wait(pid: int, timeout_s: float) -> bool:
+def _wait(pid: int, timeout_s: float, directory: str) -> bool:
+    """Return whether a process ends in time, and fills no directory."""
+    end_s = time.monotonic() + timeout_s
     fd = os.pidfd_open(pid)
     try:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
-        return bool(poll.poll(timeout_s * 1000))
+        while (left_s := end_s - time.monotonic()) > 0:
+            if poll.poll(min(left_s, _LOOK_S) * 1000):
+                return True
+            try:
+                if _used_bytes(directory) > MAX_DIRECTORY_BYTES:
+                    return False
+            except RecursionError:
+                # No compiler nests directories like this.
+                return False
+        return False
     finally:
         os.close(fd)
+
+
+def _used_bytes(directory: str) -> int:
+    used_bytes = 0
+    for _, _, names, fd in os.fwalk(directory):
+        for name in names:
+            # It may remove files at any time.
+            with contextlib.suppress(OSError):
+                found = os.lstat(name, dir_fd=fd)
+                used_bytes += found.st_blocks * _BLOCK_BYTES
+    return used_bytes
 
 
 def _remove(directory: str) -> None:

@@ -36,12 +36,11 @@ _MS_BIND_ALL = 0x1000 | 0x4000
 _MS_PRIVATE_ALL = 1 << 18 | 0x4000
 
 #: What compilers read besides libraries.
-_SYSTEM = ("/opt", "/proc", "/sys", "/etc/OpenCL")
+_SYSTEM = ("/opt", "/sys", "/etc/OpenCL")
 #: GPUs, which GPU compilers query.
 _DEVICES = ("/dev/dri", "/dev/kfd", "/dev/nvidia*")
-#: System calls that compilers need: they start linkers, whose output is
-#: executable.
-_CALLS = ("execve", "fork", "vfork", "chmod", "fchmod", "fchmodat")
+#: System calls that compilers need: they start linkers.
+_CALLS = ("execve", "fork", "vfork")
 
 
 def die_with_parent() -> None:
@@ -89,8 +88,6 @@ def keep_files(readable: collections.abc.Iterable[str], writable: str) -> bool:
         readable=(*_SYSTEM, *readable),
         writable=(writable,),
         devices=_DEVICES,
-        # Libraries that identify the processor list the root directory.
-        listed=("/",),
     )
 
 
@@ -155,6 +152,8 @@ def drop_rights() -> None:
         os.setgid(NOBODY)
         os.setuid(NOBODY)
     rights.drop_capabilities()
+    # The kernel resets this when the process's user changes.
+    rights.hide_memory()
 
 
 def limit(
