@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from fpgapool.agent.supervision import processes
 from fpgapool.common.channels import channel as channels
 from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames
@@ -122,6 +123,8 @@ class AgentEnd:
         self.prepared: list[dict] = []
         self._facts: dict = {}
         self._sessions: dict = {}
+        #: Path of the desk that members get connections to.
+        self.desk: str | None = None
         #: Descriptors that the worker has handed over.
         self.fds: list[int] = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -134,9 +137,20 @@ class AgentEnd:
                 count, fds = self._channel.recv_with_fds(buffer)
                 self.fds += fds
                 for message in decoder.feed(buffer[:count]):
+                    if message.get("event") == "desk_wanted":
+                        self._connect_member(message["generation"])
                     self._incoming.put(message)
         except (channels.ChannelClosed, frames.ProtocolError):
             self._incoming.put(None)
+
+    def _connect_member(self, generation: int) -> None:
+        sock = processes.dial(self.desk) if self.desk else None
+        message = messages.request(
+            0, "desk", generation=generation, connected=sock is not None
+        )
+        fds = [] if sock is None else [sock.detach()]
+        self._channel.send_with_fds(messages.encode(message), fds)
+        channels.close_fds(fds)
 
     def next(self) -> dict | None:
         """Return the next message, None at the end of the connection."""
@@ -195,6 +209,11 @@ class AgentEnd:
                 **members,
             },
         )
+
+    def join(self, desk: str, generation: int = 1, **members: object) -> dict:
+        """Assign the slot to the group of a desk."""
+        self.desk = desk
+        return self.assign(generation, group_id="group", **members)
 
     def prepare(self, generation: int = 1, **members: object) -> dict:
         """Assign and return the ``prepared`` that follows."""

@@ -31,7 +31,7 @@ def join(desk):
     """Let a worker's slot join the desk's group."""
 
     def let_join(agent, generation=1, **order):
-        reply = agent.assign(generation, desk_socket=desk.path, **order)
+        reply = agent.join(desk.path, generation, **order)
         assert reply["ok"], reply
         return desk.accept()
 
@@ -331,7 +331,7 @@ class TestLeaving:
         assert member.run(b"x", params={"do": "echo"}).output == b"x"
 
     def test_a_desk_without_rings_is_left(self, start, desk, join, agent):
-        agent.assign(desk_socket=desk.path)
+        agent.join(desk.path)
         sock, _ = desk._listener.accept()
         before = os.pipe()
         sock.sendall(b"\0")
@@ -342,7 +342,7 @@ class TestLeaving:
 
 
 def test_a_result_waits_for_room_in_the_ring(agent, desk):
-    agent.assign(desk_socket=desk.path)
+    agent.join(desk.path)
     member = desk.accept(ring_bytes=16384)
     data = random.Random(2).randbytes(7000)
     sent = 0
