@@ -2,6 +2,9 @@
 
 """Runs the tasks of a group's desk in a slot that is a member of the group.
 
+The worker itself connects to nothing: its agent dials the desk and passes the
+connection on, as often as one is lost.
+
 The desk sends records one by one through a ring of shared memory; see
 :mod:`fpgapool.protocol.records`. Each task opens the slot with its own
 parameters and gives the core all its input in one call. Only its result

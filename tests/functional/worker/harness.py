@@ -81,9 +81,10 @@ class WorkerProcess:
             ]
         )
 
-    def connect(self) -> AgentEnd:
+    def connect(self, desk: str | None = None) -> AgentEnd:
         """Connect as the agent, once the worker listens."""
-        return AgentEnd(dial(self.settings["control_socket"], self.process))
+        sock = dial(self.settings["control_socket"], self.process)
+        return AgentEnd(sock, desk)
 
     def log(self) -> str:
         return pathlib.Path(self.settings["log_file"]).read_text()
@@ -111,9 +112,13 @@ def dial(path: str, process: subprocess.Popen[bytes]) -> socket.socket:
 
 
 class AgentEnd:
-    """The agent's end of the control socket."""
+    """The agent's end of the control socket.
 
-    def __init__(self, sock: socket.socket) -> None:
+    :param desk: path of the desk that members get connections to; without
+        one, members get no answer.
+    """
+
+    def __init__(self, sock: socket.socket, desk: str | None = None) -> None:
         self._channel = channels.PlainChannel(sock)
         _channels.append(self._channel)
         self._incoming: queue.Queue = queue.Queue()
@@ -123,8 +128,7 @@ class AgentEnd:
         self.prepared: list[dict] = []
         self._facts: dict = {}
         self._sessions: dict = {}
-        #: Path of the desk that members get connections to.
-        self.desk: str | None = None
+        self.desk = desk
         #: Descriptors that the worker has handed over.
         self.fds: list[int] = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -137,14 +141,14 @@ class AgentEnd:
                 count, fds = self._channel.recv_with_fds(buffer)
                 self.fds += fds
                 for message in decoder.feed(buffer[:count]):
-                    if message.get("event") == "desk_wanted":
-                        self._connect_member(message["generation"])
+                    if message.get("event") == "desk_wanted" and self.desk:
+                        self._connect_member(self.desk, message["generation"])
                     self._incoming.put(message)
         except (channels.ChannelClosed, frames.ProtocolError):
             self._incoming.put(None)
 
-    def _connect_member(self, generation: int) -> None:
-        sock = processes.dial(self.desk) if self.desk else None
+    def _connect_member(self, path: str, generation: int) -> None:
+        sock = processes.dial(path)
         message = messages.request(
             0, "desk", generation=generation, connected=sock is not None
         )

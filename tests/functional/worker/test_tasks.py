@@ -239,6 +239,28 @@ class TestDeaths:
         member = desk.accept()
         assert member.run(b"x", params={"do": "echo"}).output == b"x"
 
+    def test_a_desk_that_comes_late(self, agent, desk, directory):
+        late = directory / "late"
+        agent.join(str(late))
+        while agent.next().get("event") != "desk_wanted":
+            pass
+        late.symlink_to(desk.path)
+        assert desk.accept().run(b"x").output == b"x"
+
+    def test_a_member_without_an_agent_asks_the_next_one(self, start, desk):
+        worker = start()
+        agent = worker.connect()
+        assert agent.assign(group_id="group")["ok"]
+        while agent.next().get("event") != "desk_wanted":
+            pass
+        agent.close()
+        agent = worker.connect(desk.path)
+        member = desk.accept()
+        agent.close()
+        member.close()
+        worker.connect(desk.path)
+        assert desk.accept().run(b"x").output == b"x"
+
     def test_a_desk_that_does_not_come_back(self, start, desk, join):
         agent = start().connect()
         member = join(agent, resume_grace_s=0.1)
