@@ -58,6 +58,7 @@ class Site:
         )
         self.supervisor._emit = lambda *_event: None
         self._agent_end, self.worker_end = socket.socketpair()
+        self._decoder = messages.MessageDecoder()
         self._agent_end.setblocking(False)
         self.child = workers._WorkerProcess(
             title="worker",
@@ -92,14 +93,14 @@ class Site:
 
     def take(self):
         """Return the requests that have arrived, and all descriptors."""
-        decoder, requests, taken = messages.MessageDecoder(), [], []
+        requests, taken = [], []
         self.worker_end.setblocking(False)
         while True:
             try:
                 data, fds, _, _ = socket.recv_fds(self.worker_end, 65536, 9)
             except BlockingIOError:
                 return requests, taken
-            requests += decoder.feed(data)
+            requests += self._decoder.feed(data)
             taken += fds
 
     @property
@@ -243,6 +244,23 @@ def test_a_connection_waits_until_the_worker_reads(stuffed):
     )
     assert len(taken) == 1
     os.close(taken[0])
+
+
+def test_a_descriptor_is_sent_once_if_its_request_goes_in_pieces(site):
+    before = len(os.listdir("/proc/self/fd"))
+    site._agent_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    link = site.child.link
+    link.ask("desk", {"text": "x" * 60_000}, None, [os.dup(0)])
+    assert link._unsent
+    requests, taken = [], []
+    while not requests:
+        some, fds = site.take()
+        requests += some
+        taken += fds
+        link._flush()
+    assert len(taken) == 1
+    os.close(taken[0])
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_connection_for_a_worker_that_goes_is_closed(stuffed):

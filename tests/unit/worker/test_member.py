@@ -183,6 +183,7 @@ def test_connections_for_other_generations_are_closed(site, generation):
     assert site.connect(generation).is_left()
     assert site.member.wanted == GENERATION
     assert site.connect().greet() == records.READY
+    assert site.asked.empty()
 
 
 def test_a_second_connection_is_closed(site):
