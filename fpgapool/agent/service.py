@@ -63,7 +63,7 @@ SETTLE_INTERVAL_S = 0.02
 #: programming, which must end first.
 RELEASE_TIMEOUT_S = 10.0
 
-#: Time for which a member tries to connect to its group's desk.
+#: Time for which a member waits for a connection to its group's desk.
 DESK_TIMEOUT_S = 60.0
 
 START_TIMEOUT_S = 60.0
@@ -257,19 +257,20 @@ class Agent:
                 processes.DESK_MODULE: {},
             },
         )
-        self.workers = workers.Workers(
-            settings,
-            self.loop,
-            self._counts,
-            self._happened,
-            self._fork_server,
-        )
         self.desks = desks.Desks(
             settings,
             self.loop,
             self.table.slot_keys(),
             self._happened,
             self._reporter.soon,
+            self._fork_server,
+        )
+        self.workers = workers.Workers(
+            settings,
+            self.loop,
+            self._counts,
+            self._happened,
+            self.desks.dial_for,
             self._fork_server,
         )
         self._front_door = frontdoor.FrontDoor(
@@ -479,24 +480,14 @@ class Agent:
                 self.loop.now(),
                 _bitstream_id(order),
             )
-            group_id = str(order.members["group_id"])
-            if group_id:
-                order = self._for_desk(order, group_id)
+            if order.members["group_id"]:
+                members = {
+                    **order.members,
+                    "connect_timeout_s": DESK_TIMEOUT_S,
+                    "resume_grace_s": DESK_TIMEOUT_S,
+                }
+                order = dataclasses.replace(order, members=members)
         self.workers.send(order)
-
-    def _for_desk(
-        self, order: orders.ToWorker, group_id: str
-    ) -> orders.ToWorker:
-        """Add the desk's socket, and how long the worker tries to connect."""
-        members = {
-            **order.members,
-            "desk_socket": desks.member_path(
-                self._settings.state_path, group_id
-            ),
-            "connect_timeout_s": DESK_TIMEOUT_S,
-            "resume_grace_s": DESK_TIMEOUT_S,
-        }
-        return dataclasses.replace(order, members=members)
 
     def _refuse(self, order: orders.ToWorker, objection: str) -> None:
         """Refuse to program a slot with an untrusted bitstream."""

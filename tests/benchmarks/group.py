@@ -49,7 +49,7 @@ class Pool(harness.DeskProcess):
             log_file=str(self.directory / f"{slot}.log"),
         )
         self.members[slot] = worker.process
-        worker.connect().assign(generation, desk_socket=self.path["member"])
+        worker.connect().join(self.path["member"], generation)
 
     @property
     def pids(self) -> list[int]:

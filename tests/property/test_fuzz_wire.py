@@ -412,6 +412,7 @@ COMMANDS = [
     {"op": "release", "id": 2, "generation": 1, "reason": "R"},
     {"op": "reissue_secret", "id": 3, "generation": 1},
     {"op": "status", "id": 4},
+    {"op": "desk", "id": 5, "generation": 1, "connected": True},
 ]
 
 

@@ -505,8 +505,7 @@ def _members(pool: pools.Pool) -> list[kernels.Process]:
     return [
         process
         for process, worker in pool.workers.items()
-        if worker._machine.order is not None
-        and worker._machine.order.desk_socket is not None
+        if worker._machine.order is not None and worker._machine.order.group_id
     ]
 
 

@@ -21,15 +21,22 @@ from fpgapool.vocabulary import exceptions
 LOG = logging.getLogger(__name__)
 
 _RECV_BYTES = 16 * 1024
+#: Maximum number of descriptors in one message, and of those whose requests
+#: have not been obeyed yet.
+_MESSAGE_FDS, _MOST_FDS = 1, 4
 #: An agent that reads no message for this long is disconnected.
 _SEND_TIMEOUT_S = 5.0
 
 
 class Agent:
-    """A connected agent."""
+    """A connected agent.
+
+    :ivar fds: descriptors that it has sent and no request has taken yet.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._channel = channels.PlainChannel(sock)
+        self.fds: list[int] = []
         self._unsent: list[bytes] = []
 
     def send(self, message: Mapping[str, object]) -> None:
@@ -92,7 +99,13 @@ class Agent:
         buffer = memoryview(bytearray(_RECV_BYTES))
         try:
             while True:
-                count = self._channel.recv_some_into(buffer)
+                count, fds = self._channel.recv_with_fds(buffer, _MESSAGE_FDS)
+                self.fds += fds
+                if len(self.fds) > _MOST_FDS:
+                    raise frames.ProtocolError(
+                        frames.PROTOCOL_ERROR,
+                        "received file descriptors that no request takes",
+                    )
                 for message in decoder.feed(buffer[:count]):
                     on_request(message)
         except channels.ChannelClosed:
@@ -151,6 +164,7 @@ class Newest:
         self.came()
 
     def _forget(self, agent: Agent) -> None:
+        channels.close_fds(agent.fds)
         if agent is self.agent:
             self.agent = None
             self.went()
@@ -164,6 +178,14 @@ class Newest:
         except exceptions.CodedError as exc:
             answer = messages.error_reply(number, exc.code, exc.message)
         agent.send(answer)
+
+    def take_fd(self) -> int | None:
+        """Return the descriptor that came with the current request, if any.
+
+        The caller must close it.
+        """
+        fds = self.agent.fds if self.agent is not None else []
+        return fds.pop(0) if fds else None
 
     def notify(self, event: str, **members: object) -> None:
         """Send a notification at the next :meth:`flush`."""

@@ -9,7 +9,6 @@ thread. The loop does the agent's own work first, then serves clients in turn.
 
 from __future__ import annotations
 
-import array
 import collections
 import contextlib
 import dataclasses
@@ -439,8 +438,7 @@ class Doorway:
         try:
             while client.unsent:
                 data, fds = client.unsent[0]
-                rights = _rights(fds) if fds else ()
-                sent_bytes = client.sock.sendmsg([data], rights)
+                sent_bytes = client.sock.sendmsg([data], channel.rights(fds))
                 channel.close_fds(fds)
                 fds.clear()
                 self._count_unsent(client, -sent_bytes)
@@ -488,16 +486,6 @@ class Request:
 
     def fail(self, code: str, message: str) -> None:
         self.doorway.fail(self.client, self.number, code, message)
-
-
-def _rights(fds: list[int]) -> list[tuple[int, int, bytes]]:
-    return [
-        (
-            socket.SOL_SOCKET,
-            socket.SCM_RIGHTS,
-            array.array("i", fds).tobytes(),
-        )
-    ]
 
 
 def _unread_bytes(sock: socket.socket) -> int:

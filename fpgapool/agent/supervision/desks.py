@@ -346,6 +346,22 @@ class Desks(children.Keeper[_DeskProcess]):
             )
         return children.connect_client(desk.data_path, "the group's desk")
 
+    def dial_for(
+        self, key: orders.Key, generation: int
+    ) -> socket.socket | None:
+        """Return a connection with which a slot can join its group's desk.
+
+        :returns: None if the slot is no member with this generation, or the
+            desk accepts no connection now.
+        """
+        for desk in self._desks.values():
+            member = desk.members.get(key)
+            if member is not None and member.generation == generation:
+                return processes.dial(
+                    member_path(self._state_dir, desk.group_id)
+                )
+        return None
+
     # Requests.
 
     def _send_order(self, desk: _DeskProcess) -> None:

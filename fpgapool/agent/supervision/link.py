@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import socket
 import typing
 from collections.abc import Callable
+from collections.abc import Iterable
 
 from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
+from fpgapool.common.channels import channel
 from fpgapool.common.channels import descriptors
 from fpgapool.common.messaging import codec
 from fpgapool.protocol import frames
@@ -55,14 +58,14 @@ class Link:
         self.silent_s = 0.0
         self.heard = False
         self._decoder = messages.MessageDecoder(codec.decode_json)
-        self._unsent = bytearray()
+        # Requests, and the descriptors that go with their first bytes.
+        self._unsent = collections.deque[tuple[bytearray, list[int]]]()
         self._last_number = 0
 
     def open(self, sock: socket.socket) -> None:
         """Use a connection, which must be non-blocking."""
         self.sock = sock
         self._decoder = messages.MessageDecoder(codec.decode_json)
-        self._unsent.clear()
         self.requests.clear()
         self.silent_s = 0.0
         self.heard = False
@@ -73,26 +76,31 @@ class Link:
         if sock is not None:
             self.loop.unwatch(sock)
             sock.close()
+        self._drop_unsent()
 
     def ask(
         self,
         operation: str,
         members: typing.Mapping[str, object],
         request: typing.Any,
+        fds: Iterable[int] = (),
     ) -> None:
         """Send a request.
 
         Without a connection, it is dropped; the caller repeats it later.
 
         :param request: value that ``requests`` contains until the answer.
+        :param fds: descriptors to send with it, which the link closes.
         """
         if self.sock is None:
+            channel.close_fds(fds)
             return
         self._last_number += 1
         self.requests[self._last_number] = request
-        self._unsent += messages.encode(
+        data = messages.encode(
             messages.request(self._last_number, operation, **members)
         )
+        self._unsent.append((bytearray(data), [*fds]))
         self._flush()
 
     def _watch(self) -> None:
@@ -116,14 +124,23 @@ class Link:
             return
         try:
             while self._unsent:
-                del self._unsent[: sock.send(self._unsent)]
+                data, fds = self._unsent[0]
+                del data[: sock.sendmsg([data], channel.rights(fds))]
+                channel.close_fds(fds)
+                fds.clear()
+                if not data:
+                    self._unsent.popleft()
         except BlockingIOError:
             LOG.debug("%s is busy", self.title)
         except OSError as error:
             # receive() handles the closed connection.
             LOG.debug("%s: %s", self.title, error)
-            self._unsent.clear()
+            self._drop_unsent()
         self._watch()
+
+    def _drop_unsent(self) -> None:
+        while self._unsent:
+            channel.close_fds(self._unsent.popleft()[1])
 
     def receive(self) -> None:
         """Handle the messages that have arrived, or the connection's end."""

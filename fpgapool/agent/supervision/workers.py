@@ -167,6 +167,7 @@ class Workers(children.Keeper[_WorkerProcess]):
 
     :param emit: passes an event to the slot table: the slot, a method of the
         table, and the method's other arguments.
+    :param dial_desk: see :meth:`.desks.Desks.dial_for`.
     :ivar started: number of processes started, by device.
     :ivar ended: number of processes that have ended, by device and manner:
         "left", "killed" or "died".
@@ -181,11 +182,13 @@ class Workers(children.Keeper[_WorkerProcess]):
         loop: agent_loop.Loop,
         counts: metrics.Counts,
         emit: Callable[..., None],
+        dial_desk: Callable[[orders.Key, int], socket.socket | None],
         server: forks.ForkServer,
     ) -> None:
         super().__init__(settings, loop, server)
         self._counts = counts
         self._emit = emit
+        self._dial_desk = dial_desk
         self._workers: dict[orders.Key, _WorkerProcess] = {}
         # Descriptors of two messages may arrive before the first is complete.
         self._most_fds = 2 * buffers.DESCRIPTORS
@@ -360,6 +363,9 @@ class Workers(children.Keeper[_WorkerProcess]):
         if event == "prepared":
             self._prepared(child.key, message)
             return
+        if event == "desk_wanted":
+            self._connect_member(child, int(message["generation"]))
+            return
         if event == "unread":
             count = buffers.DESCRIPTORS
             fds, child.fds = child.fds[:count], child.fds[count:]
@@ -383,6 +389,17 @@ class Workers(children.Keeper[_WorkerProcess]):
         )
         self._counts.count_status(child.key, status)
         self._emit(child.key, table.SlotTable.worker_status, status)
+
+    def _connect_member(self, child: _WorkerProcess, generation: int) -> None:
+        """Pass a member a connection to its desk, or tell it there is none."""
+        sock = self._dial_desk(child.key, generation)
+        answer = {"generation": generation, "connected": sock is not None}
+        child.link.ask(
+            "desk",
+            answer,
+            orders.ToWorker(child.key, "desk", generation, answer),
+            [] if sock is None else [sock.detach()],
+        )
 
     def _prepared(self, key: orders.Key, message: messages.Message) -> None:
         generation = int(message["generation"])

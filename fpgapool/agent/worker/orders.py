@@ -51,7 +51,7 @@ _ORDER = shapes.Members(
     {
         **_LIMITS,
         "origin_host_uuid": _TEXT,
-        "desk_socket": _TEXT,
+        "group_id": _TEXT,
         "secret_sha256": shapes.matching(
             "([0-9A-Fa-f]{64})?", "64 hexadecimal digits"
         ),
@@ -61,7 +61,6 @@ _ORDER = shapes.Members(
     nulls=(
         *_LIMITS,
         "origin_host_uuid",
-        "desk_socket",
         "secret_sha256",
         "bitstream_ref",
     ),

@@ -93,7 +93,11 @@ class Worker:
             settings, self._driver, self.post, self._cache
         )
         self._member = tasks.Member(
-            settings, self._driver, self.post, self._cache
+            settings,
+            self._driver,
+            self.post,
+            self._cache,
+            lambda: self._calls.put(self._ask_for_desk),
         )
         self._sockets = sockets.Sockets(
             settings,
@@ -181,15 +185,31 @@ class Worker:
     def _server(
         self, order: state.Order | None
     ) -> desks.SessionServer | tasks.Member:
-        is_member = order is not None and order.desk_socket is not None
+        is_member = order is not None and order.group_id
         return self._member if is_member else self._desk
 
     def _agent_came(self) -> None:
         self._decide(state.AgentConnected())
         self._hand_over()
+        self._ask_for_desk()
 
     def _agent_went(self) -> None:
         self._decide(state.AgentLost())
+
+    def _ask_for_desk(self) -> None:
+        """Ask the agent for the connection that the member waits for.
+
+        Without an agent, the next one is asked.
+        """
+        generation = self._member.wanted
+        if generation is not None:
+            self._newest.notify("desk_wanted", generation=generation)
+
+    def _take_desk(self, message: messages.Message) -> None:
+        fd = None
+        if message.get("connected") is True:
+            fd = self._newest.take_fd()
+        self._member.take_desk(message.get("generation"), fd)
 
     def _keep_unread(self, unread: memories.Unread) -> None:
         # Keep only one session's buffers: without an agent, there is no next
@@ -216,6 +236,9 @@ class Worker:
             buffers.discard(self._unread.pop().fds)
 
     def _obey(self, message: messages.Message) -> dict[str, object]:
+        if message.get("op") == "desk":
+            self._take_desk(message)
+            return {}
         event = orders.parse(message)
         if event is None:
             self._tell_due_s = math.inf
@@ -355,7 +378,7 @@ class Worker:
             "project_id": None if order is None else order.project_id,
             "last_project_id": machine.last_project_id,
             "was_member": machine.was_member and order is None,
-            "is_member": order is not None and order.desk_socket is not None,
+            "is_member": order is not None and bool(order.group_id),
             "programmed": machine.programmed,
             "bitstream_id": machine.bitstream_id,
             "beyond_claim": machine.beyond_claim,

@@ -60,8 +60,8 @@ class Order:
         pool.
     :ivar file: file of the bitstream, or None if the driver has its own.
     :ivar self_test: whether the order only tests the slot, without a client.
-    :ivar desk_socket: socket where a group's desk, which then is the client,
-        accepts members; None for a session.
+    :ivar group_id: group that the slot joins, whose desk then is the client;
+        empty for a session.
     :ivar secret_sha256: hash of the client's secret as hexadecimal digits; if
         it is empty, the worker creates a secret.
     """
@@ -79,7 +79,7 @@ class Order:
     file: drivers.BitstreamFile | None = None
     bitstream_id: str | None = None
     self_test: bool = False
-    desk_socket: str | None = None
+    group_id: str = ""
     secret_sha256: str = ""
 
 
@@ -479,7 +479,7 @@ class Machine:
             or self._clearing
             or self.order is None
             or self.order.generation != generation
-            or self.order.desk_socket is not None
+            or self.order.group_id
         ):
             return [
                 Refuse(
@@ -497,7 +497,7 @@ class Machine:
             self.state == states.SLOT_READY
             and not (self._announced or self._clearing)
             and self.order is not None
-            and self.order.desk_socket is None
+            and not self.order.group_id
         ):
             return [_CHANGED, *self._announce()]
         return [_CHANGED]
@@ -571,7 +571,7 @@ class Machine:
             return self._clear(_Ending(*outcome))
         self._move(states.PROGRAMMED)
         self.deadline_s = now + order.connect_timeout_s
-        if order.desk_socket is not None:
+        if order.group_id:
             return [_CHANGED, Join(order)]
         # Without an agent, the secret would not reach the client.
         announce = self._announce() if self._agent else []
@@ -588,7 +588,7 @@ class Machine:
             self._watch = watching.Watch(order.limits, now)
         self._watch.resumed(now)
         self.deadline_s = now + watching.INTERVAL_S
-        if order.desk_socket is None:
+        if not order.group_id:
             return [_CHANGED_SOON]
         self.was_member = True
         # A member of a group stays attached, so no change follows soon.

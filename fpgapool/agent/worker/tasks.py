@@ -2,6 +2,9 @@
 
 """Runs the tasks of a group's desk in a slot that is a member of the group.
 
+The worker itself connects to nothing: its agent dials the desk and passes the
+connection on, as often as one is lost.
+
 The desk sends records one by one through a ring of shared memory; see
 :mod:`fpgapool.protocol.records`. Each task opens the slot with its own
 parameters and gives the core all its input in one call. Only its result
@@ -12,9 +15,10 @@ core is reused only under a lock, or if it has neither parameters nor state.
 from __future__ import annotations
 
 import collections.abc
-import contextlib
 import dataclasses
+import queue
 import select
+import socket
 import threading
 import time
 import typing
@@ -39,7 +43,7 @@ from fpgapool.vocabulary import states
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# The first and the longest pause between attempts to connect to the desk.
+# The first and the longest pause before the agent is asked for the desk again.
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
 
@@ -289,15 +293,24 @@ class Member:
     """Connects a slot to its group's desk, and reconnects if necessary.
 
     :param post: takes events of the assignment without blocking.
+    :param ask: lets the agent know what is ``wanted``, without blocking.
+    :ivar wanted: generation of an assignment that waits for a connection to
+        its desk, or None.
     """
 
     settings: worker_settings.WorkerSettings
     driver: drivers.Driver
     post: collections.abc.Callable[[state.Event], None]
     cache: blocks.BlockCache
+    ask: collections.abc.Callable[[], None]
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
+        self.wanted: int | None = None
+        # One answer for each time that something was wanted.
+        self._answers: queue.SimpleQueue[socket.socket | None] = (
+            queue.SimpleQueue()
+        )
         self._runner: Runner | None = None
         self._stopped = threading.Event()
         self._done: threading.Event | None = None
@@ -319,6 +332,21 @@ class Member:
     def join(self, order: state.Order) -> None:
         """Start serving the desk, after :meth:`arm`."""
         self._done = crew.CREW.start("tasks", self._serve, order)
+
+    def take_desk(self, generation: object, fd: int | None) -> None:
+        """Take a connection to the desk from the agent; close a needless one.
+
+        :param fd: its descriptor; None if the desk accepts no connection.
+        """
+        with self._lock:
+            if self.wanted is not None and generation == self.wanted:
+                self._answer(None if fd is None else socket.socket(fileno=fd))
+            elif fd is not None:
+                channels.close_fds([fd])
+
+    def _answer(self, sock: socket.socket | None) -> None:
+        self.wanted = None
+        self._answers.put(sock)
 
     @property
     def is_waiting(self) -> bool:
@@ -356,6 +384,8 @@ class Member:
             self._stopped.set()
             if self._sock is not None:
                 self._sock.shutdown()
+            if self.wanted is not None:
+                self._answer(None)
         runner.cancel()
         if done is not None:
             done.wait()
@@ -399,7 +429,7 @@ class Member:
         self, order: state.Order, runner: Runner
     ) -> state.Ended | None:
         """Serve a desk process until the slot leaves its group."""
-        sock = self._connect(order.desk_socket or "")
+        sock = self._connect(order.generation)
         try:
             channel = self._receive(sock)
             try:
@@ -414,25 +444,26 @@ class Member:
                 self._sock = None
             sock.close()
 
-    def _connect(self, path: str) -> channels.PlainChannel:
+    def _connect(self, generation: int) -> channels.PlainChannel:
         pause_s = _FIRST_PAUSE_S
-        while True:
-            with contextlib.suppress(channels.ChannelClosed):
-                sock = channels.PlainChannel(
-                    channels.connect_unix(path, pause=self._pause)
-                )
-                break
-            self._pause(pause_s)
+        while (sock := self._ask_for_desk(generation)) is None:
+            if self._stopped.wait(pause_s):
+                raise _Over
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        channel = channels.PlainChannel(sock)
         with self._lock:
-            self._sock = sock
+            self._sock = channel
             if self._stopped.is_set():
-                sock.shutdown()
-        return sock
+                channel.shutdown()
+        return channel
 
-    def _pause(self, pause_s: float) -> None:
-        if self._stopped.wait(pause_s):
-            raise _Over
+    def _ask_for_desk(self, generation: int) -> socket.socket | None:
+        with self._lock:
+            if self._stopped.is_set():
+                raise _Over
+            self.wanted = generation
+        self.ask()
+        return self._answers.get()
 
     def _receive(self, sock: channels.PlainChannel) -> rings.Channel:
         deadline_s = channels.deadline_after(self.settings.hello_timeout_s)

@@ -405,14 +405,11 @@ class PlainChannel(Channel):
 
         This requires a Unix socket. The caller still owns the descriptors.
         """
-        ancillary = [
-            (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
-        ]
         with self._send_lock:
             if deadline_s is not None:
                 wait_ready(self.sock.fileno(), select.POLLOUT, deadline_s)
             try:
-                sent_bytes = self.sock.sendmsg([data], ancillary)
+                sent_bytes = self.sock.sendmsg([data], rights(fds))
             except OSError as exc:
                 raise ChannelClosed(f"sending failed: {exc}") from exc
             rest = memoryview(data)[sent_bytes:]
@@ -565,6 +562,16 @@ def close_fds(fds: collections.abc.Iterable[int]) -> None:
     for fd in fds:
         with contextlib.suppress(OSError):
             os.close(fd)
+
+
+def rights(
+    fds: collections.abc.Sequence[int],
+) -> list[tuple[int, int, bytes]]:
+    """Return the ancillary data with which ``sendmsg`` sends descriptors."""
+    if not fds:
+        return []
+    content = array.array("i", fds).tobytes()
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, content)]
 
 
 def take_fds(

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from fpgapool.agent.supervision import processes
 from fpgapool.common.channels import channel as channels
 from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames
@@ -80,9 +81,10 @@ class WorkerProcess:
             ]
         )
 
-    def connect(self) -> AgentEnd:
+    def connect(self, desk: str | None = None) -> AgentEnd:
         """Connect as the agent, once the worker listens."""
-        return AgentEnd(dial(self.settings["control_socket"], self.process))
+        sock = dial(self.settings["control_socket"], self.process)
+        return AgentEnd(sock, desk)
 
     def log(self) -> str:
         return pathlib.Path(self.settings["log_file"]).read_text()
@@ -110,9 +112,13 @@ def dial(path: str, process: subprocess.Popen[bytes]) -> socket.socket:
 
 
 class AgentEnd:
-    """The agent's end of the control socket."""
+    """The agent's end of the control socket.
 
-    def __init__(self, sock: socket.socket) -> None:
+    :param desk: path of the desk that members get connections to; without
+        one, members get no answer.
+    """
+
+    def __init__(self, sock: socket.socket, desk: str | None = None) -> None:
         self._channel = channels.PlainChannel(sock)
         _channels.append(self._channel)
         self._incoming: queue.Queue = queue.Queue()
@@ -122,6 +128,7 @@ class AgentEnd:
         self.prepared: list[dict] = []
         self._facts: dict = {}
         self._sessions: dict = {}
+        self.desk = desk
         #: Descriptors that the worker has handed over.
         self.fds: list[int] = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -134,9 +141,20 @@ class AgentEnd:
                 count, fds = self._channel.recv_with_fds(buffer)
                 self.fds += fds
                 for message in decoder.feed(buffer[:count]):
+                    if message.get("event") == "desk_wanted" and self.desk:
+                        self._connect_member(self.desk, message["generation"])
                     self._incoming.put(message)
         except (channels.ChannelClosed, frames.ProtocolError):
             self._incoming.put(None)
+
+    def _connect_member(self, path: str, generation: int) -> None:
+        sock = processes.dial(path)
+        message = messages.request(
+            0, "desk", generation=generation, connected=sock is not None
+        )
+        fds = [] if sock is None else [sock.detach()]
+        self._channel.send_with_fds(messages.encode(message), fds)
+        channels.close_fds(fds)
 
     def next(self) -> dict | None:
         """Return the next message, None at the end of the connection."""
@@ -195,6 +213,11 @@ class AgentEnd:
                 **members,
             },
         )
+
+    def join(self, desk: str, generation: int = 1, **members: object) -> dict:
+        """Assign the slot to the group of a desk."""
+        self.desk = desk
+        return self.assign(generation, group_id="group", **members)
 
     def prepare(self, generation: int = 1, **members: object) -> dict:
         """Assign and return the ``prepared`` that follows."""

@@ -31,7 +31,7 @@ def join(desk):
     """Let a worker's slot join the desk's group."""
 
     def let_join(agent, generation=1, **order):
-        reply = agent.assign(generation, desk_socket=desk.path, **order)
+        reply = agent.join(desk.path, generation, **order)
         assert reply["ok"], reply
         return desk.accept()
 
@@ -239,6 +239,28 @@ class TestDeaths:
         member = desk.accept()
         assert member.run(b"x", params={"do": "echo"}).output == b"x"
 
+    def test_a_desk_that_comes_late(self, agent, desk, directory):
+        late = directory / "late"
+        agent.join(str(late))
+        while agent.next().get("event") != "desk_wanted":
+            pass
+        late.symlink_to(desk.path)
+        assert desk.accept().run(b"x").output == b"x"
+
+    def test_a_member_without_an_agent_asks_the_next_one(self, start, desk):
+        worker = start()
+        agent = worker.connect()
+        assert agent.assign(group_id="group")["ok"]
+        while agent.next().get("event") != "desk_wanted":
+            pass
+        agent.close()
+        agent = worker.connect(desk.path)
+        member = desk.accept()
+        agent.close()
+        member.close()
+        worker.connect(desk.path)
+        assert desk.accept().run(b"x").output == b"x"
+
     def test_a_desk_that_does_not_come_back(self, start, desk, join):
         agent = start().connect()
         member = join(agent, resume_grace_s=0.1)
@@ -331,7 +353,7 @@ class TestLeaving:
         assert member.run(b"x", params={"do": "echo"}).output == b"x"
 
     def test_a_desk_without_rings_is_left(self, start, desk, join, agent):
-        agent.assign(desk_socket=desk.path)
+        agent.join(desk.path)
         sock, _ = desk._listener.accept()
         before = os.pipe()
         sock.sendall(b"\0")
@@ -342,7 +364,7 @@ class TestLeaving:
 
 
 def test_a_result_waits_for_room_in_the_ring(agent, desk):
-    agent.assign(desk_socket=desk.path)
+    agent.join(desk.path)
     member = desk.accept(ring_bytes=16384)
     data = random.Random(2).randbytes(7000)
     sent = 0

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import socket
 import typing
 import uuid
@@ -13,6 +14,7 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.agent import settings as agent_settings
+from fpgapool.agent.child import port
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import desks
 from fpgapool.objects import identity
@@ -403,3 +405,28 @@ def test_nonsense_of_a_desk_changes_nothing(made, message):
     desk.link.requests[1] = "status"
     desk.link._dispatch(message)
     assert made.reports() == before
+
+
+@pytest.mark.security
+def test_a_slot_is_connected_to_the_desk_of_its_group_only(made, monkeypatch):
+    path = pathlib.Path(desks.member_path(made._state_dir, GROUP))
+    path.parent.mkdir(parents=True)
+    # Paths of sockets are short.
+    monkeypatch.chdir(path.parent)
+    monkeypatch.setattr(desks, "member_path", lambda *_: path.name)
+    made.set(KEYS[0])
+    # The desk does not listen yet.
+    assert made.dial_for(KEYS[0], 7) is None
+    with port.listen_unix(path.name) as listener:
+        connection = made.dial_for(KEYS[0], 7)
+        assert connection is not None
+        with connection, listener.accept()[0] as accepted:
+            accepted.sendall(b"rings")
+            assert connection.recv(9) == b"rings"
+        assert made.dial_for(KEYS[0], 6) is None
+        assert made.dial_for(KEYS[1], 7) is None
+        made.set()
+        assert made.dial_for(KEYS[0], 7) is None
+        made.set(KEYS[0])
+    # It has died and left its socket.
+    assert made.dial_for(KEYS[0], 7) is None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What workers hand over to their agent."""
+"""What workers and their agent hand over to each other."""
 
 import array
 import os
@@ -51,9 +51,14 @@ class Site:
             chunk_bytes=mapping.BUFFERS_BYTES,
             window_chunks=1,
         )
-        self.supervisor = workers.Workers(made, Loop(), None, None, None)
+        #: Answers the question for a slot's desk.
+        self.dial = mock.Mock(return_value=None)
+        self.supervisor = workers.Workers(
+            made, Loop(), None, None, self.dial, None
+        )
         self.supervisor._emit = lambda *_event: None
         self._agent_end, self.worker_end = socket.socketpair()
+        self._decoder = messages.MessageDecoder()
         self._agent_end.setblocking(False)
         self.child = workers._WorkerProcess(
             title="worker",
@@ -80,6 +85,23 @@ class Site:
             self.child.link.receive()
             if before == len(os.listdir("/proc/self/fd")):
                 return
+
+    def want_desk(self, generation=7):
+        event = messages.notification("desk_wanted", generation=generation)
+        self.send(messages.encode(event))
+        self.receive()
+
+    def take(self):
+        """Return the requests that have arrived, and all descriptors."""
+        requests, taken = [], []
+        self.worker_end.setblocking(False)
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(self.worker_end, 65536, 9)
+            except BlockingIOError:
+                return requests, taken
+            requests += self._decoder.feed(data)
+            taken += fds
 
     @property
     def kept(self):
@@ -151,6 +173,100 @@ def test_the_other_processes_hand_over_nothing(site):
     data = link.receive(site.child.link.sock)
     assert data == MESSAGE
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_member_gets_a_connection_to_its_desk(site):
+    before = len(os.listdir("/proc/self/fd"))
+    desk, site.dial.return_value = socket.socketpair()
+    site.want_desk()
+    site.dial.assert_called_once_with(KEY, 7)
+    (request,), (fd,) = site.take()
+    assert (request["op"], request["generation"]) == ("desk", 7)
+    assert request["connected"] is True
+    with desk, socket.socket(fileno=fd) as connection:
+        desk.sendall(b"rings")
+        assert connection.recv(9) == b"rings"
+    # The agent has kept none.
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_member_whose_desk_is_not_there_is_told_so(site):
+    site.want_desk()
+    (request,), fds = site.take()
+    assert (request["connected"], fds) == (False, [])
+
+
+@pytest.mark.parametrize("members", [{}, {"generation": "x"}])
+def test_a_worker_that_asks_for_no_generation_gets_nothing(
+    site, caplog, members
+):
+    event = messages.notification("desk_wanted", **members)
+    site.send(messages.encode(event))
+    site.receive()
+    assert site.take() == ([], [])
+    assert "invalid message" in caplog.text
+    site.dial.assert_not_called()
+
+
+class Stuffed:
+    """A worker that has not read what fills its control connection."""
+
+    def __init__(self, site):
+        self.site = site
+        link = site.child.link
+        self.count = 0
+        while not link._unsent:
+            link.ask("status", {"text": "x" * 10_000}, None)
+            self.count += 1
+        self.desk, site.dial.return_value = socket.socketpair()
+        site.want_desk()
+
+
+@pytest.fixture
+def stuffed(site):
+    before = len(os.listdir("/proc/self/fd"))
+    made = Stuffed(site)
+    yield made
+    made.desk.close()
+    alive = site.child.link.sock is not None
+    assert len(os.listdir("/proc/self/fd")) == before - (not alive)
+
+
+def test_a_connection_waits_until_the_worker_reads(stuffed):
+    requests, taken = [], []
+    while len(requests) <= stuffed.count:
+        some, fds = stuffed.site.take()
+        requests += some
+        taken += fds
+        stuffed.site.child.link._flush()
+    assert [one["op"] for one in requests] == (
+        ["status"] * stuffed.count + ["desk"]
+    )
+    assert len(taken) == 1
+    os.close(taken[0])
+
+
+def test_a_descriptor_is_sent_once_if_its_request_goes_in_pieces(site):
+    before = len(os.listdir("/proc/self/fd"))
+    site._agent_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    link = site.child.link
+    link.ask("desk", {"text": "x" * 60_000}, None, [os.dup(0)])
+    assert link._unsent
+    requests, taken = [], []
+    while not requests:
+        some, fds = site.take()
+        requests += some
+        taken += fds
+        link._flush()
+    assert len(taken) == 1
+    os.close(taken[0])
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_connection_for_a_worker_that_goes_is_closed(stuffed):
+    stuffed.site.worker_end.shutdown(socket.SHUT_RDWR)
+    stuffed.site.receive()
+    assert stuffed.desk.recv(1) == b""
 
 
 @pytest.mark.parametrize(("status", "how"), [(0, "left"), (None, "died")])

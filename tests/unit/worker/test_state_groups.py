@@ -19,7 +19,7 @@ def order(**members):
         "builtin:copy",
         connect_timeout_s=30.0,
         resume_grace_s=10.0,
-        desk_socket="/run/desk.sock",
+        group_id="g1",
         **members,
     )
 
@@ -52,14 +52,14 @@ def test_a_member_joins_without_an_agent(machine):
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("desk_socket", [None, "/run/desk.sock"])
-def test_after_a_group_the_process_is_replaced(machine, desk_socket):
+@pytest.mark.parametrize("group_id", ["", "g1"])
+def test_after_a_group_the_process_is_replaced(machine, group_id):
     """Clients of other projects may have been served, too."""
     join(machine)
     machine.handle(state.Release(1, "X"), 4.0)
     machine.handle(state.Scrubbed(1, 10, 20, 99.0), 5.0)
     assert machine.was_member
-    later = dataclasses.replace(order(), generation=2, desk_socket=desk_socket)
+    later = dataclasses.replace(order(), generation=2, group_id=group_id)
     effects = machine.handle(state.Assign(later), 7.0)
     assert kinds(effects) == ["Refuse", "Changed", "Quit"]
     assert effects[0].code == "RECYCLE"
