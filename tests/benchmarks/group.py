@@ -28,10 +28,17 @@ class Pool(harness.DeskProcess):
     """A desk and its members, each a process."""
 
     def __init__(
-        self, directory: pathlib.Path, members: int, clients: int
+        self,
+        directory: pathlib.Path,
+        members: int,
+        clients: int,
+        **settings: object,
     ) -> None:
         self._clients: list[subprocess.Popen[bytes]] = []
-        super().__init__(directory, members, clear_between="projects")
+        self._settings = settings
+        super().__init__(
+            directory, members, clear_between="projects", **settings
+        )
         try:
             self.admit(*(f"client-{number}" for number in range(clients)))
             self.join(*range(members))
@@ -47,6 +54,7 @@ class Pool(harness.DeskProcess):
             control_socket=str(self.directory / f"{slot}.sock"),
             data_socket=str(self.directory / f"{slot}.data.sock"),
             log_file=str(self.directory / f"{slot}.log"),
+            **self._settings,
         )
         self.members[slot] = worker.process
         worker.connect().join(self.path["member"], generation)
@@ -84,14 +92,17 @@ class Pool(harness.DeskProcess):
 
 
 @contextlib.contextmanager
-def opened(members: int, clients: int) -> Iterator[Pool]:
-    """Start a group, and end it."""
+def opened(members: int, clients: int, **settings: object) -> Iterator[Pool]:
+    """Start a group, and end it.
+
+    :param settings: of the desk and of the workers, besides their defaults.
+    """
     # Paths of sockets are short.
     with (
         tempfile.TemporaryDirectory(prefix="fpgapool-") as name,
         workers.closed_channels(),
     ):
-        with Pool(pathlib.Path(name), members, clients) as pool:
+        with Pool(pathlib.Path(name), members, clients, **settings) as pool:
             yield pool
 
 
