@@ -69,6 +69,7 @@ class BitstreamFile:
     :ivar path: path of the file, which may be missing or replaced when it is
         opened.
     :ivar format: one of :data:`formats.FORMATS`.
+    :ivar signature: signature of the checksum in base64; empty: none.
     """
 
     accelerator: str
@@ -76,6 +77,7 @@ class BitstreamFile:
     checksum_sha256: str
     size_bytes: int
     format: str = formats.BINARY
+    signature: str = ""
 
     def read(self, max_bytes: int) -> bytes:
         """Return the verified contents of the file.
@@ -345,6 +347,19 @@ class Driver(abc.ABC):
         nor start threads.
         """
         return Needs()
+
+    def start_helper(self, device: str, slot: int) -> None:
+        """Prepare for a slot's worker to give up its rights.
+
+        Workers call it once, before they give up their rights and before
+        there are threads. What the driver must do with rights from then on
+        needs a :class:`~fpgapool.drivers.helper.Helper`. The directories that
+        :meth:`needs` lists must exist afterwards. A driver must also work
+        without this call, in processes that keep their rights.
+
+        :raises OSError: if the helper cannot be started.
+        """
+        return
 
     def expect(self, device: str, slot: int, traffic: Traffic) -> None:
         """Announce the path of the next session's data. Called by workers.

@@ -34,6 +34,8 @@ from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
+#: Compiler options for all kernels.
+BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
 DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_MEMORY_BYTES = 4 << 30
 #: Maximum size of a binary.
@@ -88,6 +90,7 @@ def compile_source(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     manifest: bytes | None = None,
+    versions: collections.abc.Sequence[str] | None = None,
 ) -> bytes:
     """Compile a program; block until the compiler has ended.
 
@@ -98,9 +101,12 @@ def compile_source(
         device is the target.
     :param manifest: if given, the program must contain the kernels that it
         names.
+    :param versions: if given, the versions that the platform and the driver
+        of the device must have.
     :raises DriverError: ``KERNEL_BUILD_FAILED`` with the end of the
         compiler's log, or the limit that it exceeded; ``INVALID_MANIFEST`` if
-        the program lacks a kernel; ``DEVICE_FAILED`` if no device matches.
+        the program lacks a kernel; ``DEVICE_FAILED`` if no device matches;
+        ``PROCESS_SPENT`` if it has other versions.
     """
     request = {
         "source": source.decode("utf-8", "replace"),
@@ -108,6 +114,7 @@ def compile_source(
         "platform": platform_pattern,
         "device": device_pattern,
         "manifest": None if manifest is None else manifest.decode("utf-8"),
+        "versions": None if versions is None else [*versions],
         "cpu_s": math.ceil(timeout_s),
         "memory_bytes": memory_bytes,
         "worker_pid": os.getpid(),
@@ -399,7 +406,14 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
             f"device {wanted.device!r:.200}",
         )
     device = fitting[0]
-    options = [*programs.BUILD_OPTIONS, *request["options"]]
+    versions = [device.platform.version, device.driver_version]
+    if request["versions"] not in (None, versions):
+        raise base.DriverError(
+            codes.PROCESS_SPENT,
+            "the OpenCL runtime was replaced after this process had loaded it:"
+            f" its versions are now {versions}",
+        )
+    options = [*BUILD_OPTIONS, *request["options"]]
     try:
         program = cl.Program(cl.Context([device]), request["source"])
         binary = bytes(program.build(options, [device]).binaries[0])

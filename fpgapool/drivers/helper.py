@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Processes that keep the rights that workers give up.
+
+A worker runs tenants' code, so it gives up its rights before its first
+session. What its driver must still do with rights, such as writing to a board
+or to files that other workers trust, is a *duty*. The worker forks a helper
+beforehand, which does the driver's duties when it is asked.
+
+The helper trusts nothing that the worker sends: a request is bounded, and is
+JSON and bytes; its members are checked; and the worker gets data, or a code
+and a message. A request that is too long ends the helper. It has no other
+descriptors of the worker but the log, and the worker cannot read or change its
+memory: the rooms of workers forbid that, and the helper is not dumpable.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import ctypes
+import json
+import logging
+import os
+import signal
+import socket
+import threading
+import typing
+from multiprocessing import connection
+
+from fpgapool.drivers import base
+from fpgapool.objects import untrusted
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import shapes
+
+LOG = logging.getLogger(__name__)
+
+_MAX_HEADER_BYTES = 64 * 1024
+_MAX_DEPTH = 4
+_FIRST_OTHER_FD = 3
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_NAME = 15
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_NO_MEMBERS = shapes.Members({})
+
+
+class Duty(typing.NamedTuple):
+    """Something that a driver must do with rights.
+
+    :ivar run: called with the data of the request, and its members by name;
+        returns the data of the answer, and may raise any exception.
+    :ivar max_bytes: maximum size of the data of the request.
+    """
+
+    run: collections.abc.Callable[..., bytes]
+    members: shapes.Members = _NO_MEMBERS
+    max_bytes: int = 0
+
+
+class Local:
+    """Does duties in this process, for drivers outside workers."""
+
+    def __init__(self, duties: collections.abc.Mapping[str, Duty]) -> None:
+        self._duties = duties
+
+    def ask(self, name: str, data: bytes = b"", **members: object) -> bytes:
+        """Do a duty, and block until it is done.
+
+        :returns: the data of its answer.
+        :raises exceptions.CodedError: as the duty; a helper raises it as
+            DriverError.
+        """
+        return self._duties[name].run(data, **members)
+
+
+class Helper(Local):
+    """Does duties in a process of its own, which ends with this one.
+
+    Create it in the main thread, before there are others. Any thread may ask
+    it; it does one duty at a time.
+
+    :raises OSError: if it cannot be started.
+    """
+
+    def __init__(self, duties: collections.abc.Mapping[str, Duty]) -> None:
+        super().__init__(duties)
+        self._lock = threading.Lock()
+        worker_pid = os.getpid()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _live(theirs.fileno(), duties, worker_pid)
+            self._connection = connection.Connection(ours.detach())
+
+    def ask(self, name: str, data: bytes = b"", **members: object) -> bytes:
+        """Have a duty done, and block until it is done.
+
+        :raises base.DriverError: with the code of the duty's error;
+            ``PROCESS_SPENT`` if the helper has ended, so that this process
+            should end, too.
+        """
+        header = json.dumps({"duty": name, "members": members}).encode()
+        with self._lock:
+            try:
+                self._connection.send_bytes(header)
+                self._connection.send_bytes(data)
+                refusal = json.loads(self._connection.recv_bytes())
+                answer = self._connection.recv_bytes()
+            except (EOFError, OSError) as error:
+                self._connection.close()
+                raise base.DriverError(
+                    codes.PROCESS_SPENT,
+                    f"the worker's helper process {self.pid} has ended, so"
+                    f" the worker cannot do {name!r}; its log may say why",
+                ) from error
+            except BaseException:
+                # The next request must not get this one's answer.
+                self._connection.close()
+                raise
+        if refusal:
+            raise base.DriverError(*refusal)
+        return answer
+
+    def end(self) -> None:
+        """End the helper once it has nothing to do. It may be called again."""
+        self._connection.close()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+
+def _live(
+    fd: int, duties: collections.abc.Mapping[str, Duty], worker_pid: int
+) -> typing.NoReturn:
+    """Be the helper until the worker ends."""
+    try:
+        _detach(fd, worker_pid)
+        _serve(connection.Connection(fd), duties)
+    except (EOFError, ConnectionError):
+        # The worker has ended.
+        pass
+    except BaseException:
+        LOG.exception("the helper process ends")
+    finally:
+        # Skip the worker's exit handlers.
+        os._exit(0)
+
+
+def _detach(fd: int, worker_pid: int) -> None:
+    """Keep nothing of the worker but its log and one descriptor."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    # They may be sent to all processes of a service; the worker decides when
+    # it ends, and needs its helper until then.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != worker_pid:
+        raise EOFError
+    _libc.prctl(_PR_SET_NAME, b"fpgapool-helper", 0, 0, 0)
+    kept = {fd, *_log_files()}
+    for other in map(int, os.listdir("/proc/self/fd")):
+        if other >= _FIRST_OTHER_FD and other not in kept:
+            # The directory's own descriptor is closed already.
+            with contextlib.suppress(OSError):
+                os.close(other)
+    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _log_files() -> collections.abc.Iterator[int]:
+    for handler in logging.getLogger().handlers:
+        # Some handlers have no stream, and some streams are no files.
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            yield handler.stream.fileno()  # type: ignore[attr-defined]
+
+
+def _serve(
+    worker: connection.Connection,
+    duties: collections.abc.Mapping[str, Duty],
+) -> None:
+    most_bytes = max(duty.max_bytes for duty in duties.values())
+    while True:
+        header = worker.recv_bytes(_MAX_HEADER_BYTES)
+        data = worker.recv_bytes(most_bytes)
+        refusal: tuple[str, str] | None = None
+        answer = b""
+        try:
+            answer = _do(duties, header, data)
+        except exceptions.CodedError as error:
+            refusal = error.code, error.message
+        except Exception as error:
+            LOG.exception("a duty failed")
+            refusal = codes.DEVICE_FAILED, f"{type(error).__name__}: {error}"
+        worker.send_bytes(json.dumps(refusal).encode())
+        worker.send_bytes(answer)
+
+
+def _do(
+    duties: collections.abc.Mapping[str, Duty], header: bytes, data: bytes
+) -> bytes:
+    """Check a request, and do the duty.
+
+    :raises base.DriverError: ``INVALID_REQUEST``.
+    """
+    request = shapes.Members(
+        {"duty": shapes.one_of(duties), "members": shapes.anything}
+    )
+    try:
+        asked = request(
+            untrusted.decode(header, "header", _MAX_HEADER_BYTES, _MAX_DEPTH),
+            "",
+        )
+        duty = duties[asked["duty"]]
+        members = duty.members(asked["members"], "members")
+        if len(data) > duty.max_bytes:
+            raise shapes.Invalid(
+                "data", f"must be at most {duty.max_bytes} bytes"
+            )
+    except ValueError as error:
+        raise base.DriverError(
+            codes.INVALID_REQUEST, f"the helper's request: {error}"
+        ) from error
+    return duty.run(data, **members)
