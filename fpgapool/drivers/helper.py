@@ -61,13 +61,21 @@ class Duty(typing.NamedTuple):
     max_bytes: int = 0
 
 
+class Ask(typing.Protocol):
+    """Does duties, here or elsewhere; see :meth:`Local.ask`."""
+
+    def __call__(
+        self, name: str, data: bytes = b"", /, **members: object
+    ) -> bytes: ...
+
+
 class Local:
     """Does duties in this process, for drivers outside workers."""
 
     def __init__(self, duties: collections.abc.Mapping[str, Duty]) -> None:
         self._duties = duties
 
-    def ask(self, name: str, data: bytes = b"", **members: object) -> bytes:
+    def ask(self, name: str, data: bytes = b"", /, **members: object) -> bytes:
         """Do a duty, and block until it is done.
 
         :returns: the data of its answer.
@@ -97,7 +105,7 @@ class Helper(Local):
                 _live(theirs.fileno(), duties, worker_pid)
             self._connection = connection.Connection(ours.detach())
 
-    def ask(self, name: str, data: bytes = b"", **members: object) -> bytes:
+    def ask(self, name: str, data: bytes = b"", /, **members: object) -> bytes:
         """Have a duty done, and block until it is done.
 
         :raises base.DriverError: with the code of the duty's error;

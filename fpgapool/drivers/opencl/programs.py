@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import arguments
-from fpgapool.drivers.opencl.compiling import compiler
+from fpgapool.drivers.opencl import compiling
 from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.vocabulary import codes
 
@@ -119,7 +119,9 @@ class Program:
         self._instance = instance
         try:
             program = cl.Program(self.context, [device], [code])
-            self._program = program.build(list(compiler.BUILD_OPTIONS), [device])
+            self._program = program.build(
+                list(compiling.BUILD_OPTIONS), [device]
+            )
         except cl.Error as error:
             raise base.DriverError(
                 codes.KERNEL_BUILD_FAILED, str(error)[-_MAX_LOG_CHARS:]

@@ -29,13 +29,12 @@ import typing
 
 import fpgapool
 from fpgapool.drivers import base
+from fpgapool.drivers.opencl import compiling
 from fpgapool.drivers.opencl.compiling import confinement
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
-#: Compiler options for all kernels.
-BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
 DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_MEMORY_BYTES = 4 << 30
 #: Maximum size of a binary.
@@ -53,7 +52,7 @@ _KEPT = re.compile(
     r"(POCL|OCL|OPENCL|CUDA|ROCR|HIP)_\w+|LD_LIBRARY_PATH|XILINX_XRT"
 )
 #: Variables that name directories with libraries to read.
-_NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
+NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
 #: Directories at or above these contain more than libraries.
 _OTHERS = ("/etc", "/home", "/root", "/tmp", "/var/lib", "/var/log")
 #: Variables that name directories for writing; set to the process's own.
@@ -352,7 +351,7 @@ def _libraries() -> list[str]:
     """
     named = [
         place
-        for name in _NAMING
+        for name in NAMING
         for place in os.environ.get(name, "").split(os.pathsep)
     ]
     loaded = {
@@ -413,7 +412,7 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
             "the OpenCL runtime was replaced after this process had loaded it:"
             f" its versions are now {versions}",
         )
-    options = [*BUILD_OPTIONS, *request["options"]]
+    options = [*compiling.BUILD_OPTIONS, *request["options"]]
     try:
         program = cl.Program(cl.Context([device]), request["source"])
         binary = bytes(program.build(options, [device]).binaries[0])
