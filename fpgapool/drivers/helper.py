@@ -38,6 +38,8 @@ LOG = logging.getLogger(__name__)
 
 _MAX_HEADER_BYTES = 64 * 1024
 _MAX_DEPTH = 4
+#: Ends a header, which is JSON without line feeds.
+_END = b"\n"
 _FIRST_OTHER_FD = 3
 
 _PR_SET_PDEATHSIG = 1
@@ -112,13 +114,14 @@ class Helper(Local):
             ``PROCESS_SPENT`` if the helper has ended, so that this process
             should end, too.
         """
-        header = json.dumps({"duty": name, "members": members}).encode()
+        request = _joined({"duty": name, "members": members}, data)
         with self._lock:
             try:
-                self._connection.send_bytes(header)
-                self._connection.send_bytes(data)
-                refusal = json.loads(self._connection.recv_bytes())
-                answer = self._connection.recv_bytes()
+                self._connection.send_bytes(request)
+                header, _, answer = self._connection.recv_bytes().partition(
+                    _END
+                )
+                refusal = json.loads(header)
             except (EOFError, OSError) as error:
                 self._connection.close()
                 raise base.DriverError(
@@ -194,8 +197,9 @@ def _serve(
 ) -> None:
     most_bytes = max(duty.max_bytes for duty in duties.values())
     while True:
-        header = worker.recv_bytes(_MAX_HEADER_BYTES)
-        data = worker.recv_bytes(most_bytes)
+        header, _, data = worker.recv_bytes(
+            _MAX_HEADER_BYTES + most_bytes
+        ).partition(_END)
         refusal: tuple[str, str] | None = None
         answer = b""
         try:
@@ -205,8 +209,15 @@ def _serve(
         except Exception as error:
             LOG.exception("a duty failed")
             refusal = codes.DEVICE_FAILED, f"{type(error).__name__}: {error}"
-        worker.send_bytes(json.dumps(refusal).encode())
-        worker.send_bytes(answer)
+        worker.send_bytes(_joined(refusal, answer))
+
+
+def _joined(header: object, data: bytes) -> bytes:
+    """Return a message: a line of JSON, and data.
+
+    One message wakes the other process once.
+    """
+    return _END.join((json.dumps(header).encode(), data))
 
 
 def _do(

@@ -133,14 +133,12 @@ def test_an_odd_request_is_refused(helping, name, data, members, said):
 @pytest.mark.parametrize("header", [b"", b"\xff", b"[]", b"{", b"1e999"])
 def test_a_header_that_is_no_request_is_refused(helping, header):
     helping._connection.send_bytes(header)
-    helping._connection.send_bytes(b"")
     code, _ = json.loads(helping._connection.recv_bytes())
     assert code == codes.INVALID_REQUEST
-    assert helping._connection.recv_bytes() == b""
 
 
 @pytest.mark.parametrize(
-    ("name", "data"), [("small", bytes(2 << 20)), ("x" * 65536, b"")]
+    ("name", "data"), [("small", bytes(2 << 20)), ("x" * (2 << 20), b"")]
 )
 def test_a_request_that_is_too_long_ends_the_helper(helping, name, data):
     assert refusal(helping, name, data).code == codes.PROCESS_SPENT
