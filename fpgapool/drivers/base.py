@@ -251,8 +251,10 @@ class Driver(abc.ABC):
     :class:`DriverError` with ``NO_SUCH_SLOT`` if the board is missing.
 
     :param settings: plain values: ``state_dir``, a directory in which the
-        driver may keep files; ``host_uuid``, the UUID of this host; and the
-        driver's options, by name.
+        driver may keep files; ``host_uuid``, the UUID of this host;
+        ``signature_required``, whether files must be signed, and
+        ``trusted_keys_dir``, with the keys for that, or None; and the driver's
+        options, by name.
     :raises DriverError: ``INVALID_SETTINGS``.
     """
 
