@@ -4,8 +4,6 @@
 
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -17,10 +15,10 @@ from fpgapool.drivers.opencl.compiling import building
 from fpgapool.drivers.opencl.compiling import compiler
 from fpgapool.vocabulary import codes
 from tests.harness import pocl
+from tests.harness import rooms
 from tests.unit.drivers.opencl import test_driver
 
 DEVICE = test_driver.DEVICE
-ROOT = pathlib.Path(__file__).parents[4]
 SOURCE = b"kernel void run(global int *x) { x[0] = %d; }"
 
 
@@ -139,26 +137,17 @@ def test_another_version_has_a_binary_of_its_own(
 
 
 ROOM = """
-import os, sys
+import pathlib, sys
 from fpgapool.drivers import selftest
 from fpgapool.drivers.opencl import driver as drivers
-from fpgapool.drivers.opencl.compiling import confinement
+from tests.harness import rooms
 
 state_dir, boards_file = sys.argv[1:]
 driver = drivers.OpenCLDriver(
     {"state_dir": state_dir, "boards_file": boards_file}
 )
 driver.start_helper("board0", 0)
-needs = driver.needs("board0", 0)
-(writable,) = needs.writable
-# What any worker may read.
-confinement._SYSTEM = (
-    "/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache",
-    f"/proc/{os.getpid()}", sys.prefix, sys.base_prefix, os.getcwd(),
-)
-confinement._DEVICES = ("null", "urandom")
-if not confinement.keep_files(needs.readable, writable):
-    sys.exit(77)
+rooms.enter(driver.needs("board0", 0), pathlib.Path("/nonexistent"))
 try:
     open(f"{state_dir}/opencl/secret")
     sys.exit("it reads the driver's files")
@@ -170,24 +159,14 @@ driver.scrub("board0", 0)
 """
 
 
-def test_a_driver_works_with_what_it_needs_and_no_more(tmp_path):
+def test_a_driver_works_with_what_it_needs_and_no_more(tmp_path, monkeypatch):
     (tmp_path / "opencl").mkdir()
     (tmp_path / "opencl" / "secret").touch()
-    environment = {**os.environ, **pocl.environment(tmp_path)}
+    boards_file = test_driver.write_boards(tmp_path)
+    environment = {**pocl.environment(tmp_path)}
     del environment[building.POCL_VARIABLE]
-    found = subprocess.run(
-        [
-            *(sys.executable, "-c", ROOM, tmp_path),
-            test_driver.write_boards(tmp_path),
-        ],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    if found.returncode == 77:
-        pytest.skip("this kernel has no Landlock")
-    assert found.returncode == 0, found.stderr
+    monkeypatch.delenv(building.POCL_VARIABLE, raising=False)
+    rooms.run(ROOM, tmp_path, boards_file, **environment)
     assert len(list((tmp_path / "opencl/binaries").glob("?" * 64))) == 2
 
 
