@@ -246,6 +246,8 @@ class Needs:
 class Driver(abc.ABC):
     """The boards of one host.
 
+    :cvar has_helper: whether :meth:`start_helper` starts a helper.
+
     Methods may be called from any thread, but for each slot only one of
     ``program``, ``open`` and ``scrub`` runs at once. Each of these may raise
     :class:`DriverError` with ``NO_SUCH_SLOT`` if the board is missing.
@@ -257,6 +259,8 @@ class Driver(abc.ABC):
         options, by name.
     :raises DriverError: ``INVALID_SETTINGS``.
     """
+
+    has_helper: typing.ClassVar[bool] = False
 
     @classmethod
     def options(cls) -> collections.abc.Sequence[typing.Any]:
@@ -355,8 +359,8 @@ class Driver(abc.ABC):
 
         Workers call it once, before they give up their rights and before
         there are threads. What the driver must do with rights from then on
-        needs a :class:`~fpgapool.drivers.helper.Helper`. The directories that
-        :meth:`needs` lists must exist afterwards. A driver must also work
+        needs a helper; see :mod:`fpgapool.drivers.helper`. The directories
+        that :meth:`needs` lists must exist afterwards. A driver must also work
         without this call, in processes that keep their rights.
 
         :raises OSError: if the helper cannot be started.

@@ -12,6 +12,9 @@ JSON and bytes; its members are checked; and the worker gets data, or a code
 and a message. A request that is too long ends the helper. It has no other
 descriptors of the worker but the log, and the worker cannot read or change its
 memory: the rooms of workers forbid that, and the helper is not dumpable.
+
+A fork takes about as long as the rest of a worker's start, so processes that
+wait to become workers call :func:`prepare`.
 """
 
 from __future__ import annotations
@@ -22,8 +25,10 @@ import ctypes
 import json
 import logging
 import os
+import pkgutil
 import signal
 import socket
+import sys
 import threading
 import typing
 from multiprocessing import connection
@@ -88,24 +93,37 @@ class Local:
 
 
 class Helper(Local):
-    """Does duties in a process of its own, which ends with this one.
+    """A process that does duties, and ends with this one.
 
-    Create it in the main thread, before there are others. Any thread may ask
-    it; it does one duty at a time.
+    Any thread may ask it; it does one duty at a time. See :func:`start`.
 
-    :raises OSError: if it cannot be started.
+    :ivar pid: the number of the process.
     """
 
-    def __init__(self, duties: collections.abc.Mapping[str, Duty]) -> None:
-        super().__init__(duties)
+    def __init__(self) -> None:
+        super().__init__({})
         self._lock = threading.Lock()
         worker_pid = os.getpid()
         ours, theirs = socket.socketpair()
         with ours, theirs:
             self.pid = os.fork()
             if self.pid == 0:
-                _live(theirs.fileno(), duties, worker_pid)
+                _live(theirs, worker_pid)
             self._connection = connection.Connection(ours.detach())
+
+    def begin(self, make: str, arguments: tuple[object, ...]) -> None:
+        """Tell the helper its duties; the last thing that it believes."""
+        root = logging.getLogger()
+        log = next(_logs(root), None)
+        begin = {
+            "make": make,
+            "arguments": arguments,
+            "level": root.level,
+            "format": None if log is None else log[1],
+        }
+        with socket.socket(fileno=os.dup(self._connection.fileno())) as sock:
+            socket.send_fds(sock, [b"\0"], [] if log is None else [log[0]])
+        self._connection.send_bytes(json.dumps(begin).encode())
 
     def ask(self, name: str, data: bytes = b"", /, **members: object) -> bytes:
         """Have a duty done, and block until it is done.
@@ -144,13 +162,53 @@ class Helper(Local):
             os.waitpid(self.pid, 0)
 
 
-def _live(
-    fd: int, duties: collections.abc.Mapping[str, Duty], worker_pid: int
-) -> typing.NoReturn:
+#: Forked beforehand, for the first helper of this process.
+_prepared: list[Helper] = []
+
+
+def prepare() -> None:
+    """Fork the helper that this process will need, before it is asked.
+
+    Never called in a process that is forked later.
+
+    :raises OSError: if that is impossible.
+    """
+    _prepared.append(Helper())
+
+
+def start(make: str, *arguments: object) -> Helper:
+    """Start the helper of this process.
+
+    Called in the main thread, before there are others.
+
+    :param make: function that returns the duties, as ``module:function``; the
+        helper calls it.
+    :param arguments: plain values for it.
+    :raises OSError: if the helper cannot be forked.
+    """
+    helping = _prepared.pop() if _prepared else Helper()
+    helping.begin(make, arguments)
+    return helping
+
+
+def _live(sock: socket.socket, worker_pid: int) -> typing.NoReturn:
     """Be the helper until the worker ends."""
     try:
-        _detach(fd, worker_pid)
-        _serve(connection.Connection(fd), duties)
+        _detach(sock.fileno(), worker_pid)
+        _, logs, _, _ = socket.recv_fds(sock, 1, 1)
+        worker = connection.Connection(sock.detach())
+        begin = json.loads(worker.recv_bytes())
+        # The descriptors of the worker's handlers are others now. They must
+        # not be closed, so the handlers stay where nobody uses them.
+        _inherited = logging.root.handlers[:]
+        logging.root.handlers.clear()
+        logging.basicConfig(
+            stream=open(logs[0], "a") if logs else sys.stderr,  # noqa: SIM115
+            level=begin["level"],
+            format=begin["format"],
+        )
+        make = pkgutil.resolve_name(begin["make"])
+        _serve(worker, make(*begin["arguments"]))
     except (EOFError, ConnectionError):
         # The worker has ended.
         pass
@@ -162,7 +220,7 @@ def _live(
 
 
 def _detach(fd: int, worker_pid: int) -> None:
-    """Keep nothing of the worker but its log and one descriptor."""
+    """Keep one descriptor of the worker, and its standard streams."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
@@ -174,21 +232,25 @@ def _detach(fd: int, worker_pid: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != worker_pid:
         raise EOFError
+    os.umask(0o077)
     _libc.prctl(_PR_SET_NAME, b"fpgapool-helper", 0, 0, 0)
-    kept = {fd, *_log_files()}
     for other in map(int, os.listdir("/proc/self/fd")):
-        if other >= _FIRST_OTHER_FD and other not in kept:
+        if other >= _FIRST_OTHER_FD and other != fd:
             # The directory's own descriptor is closed already.
             with contextlib.suppress(OSError):
                 os.close(other)
     _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _log_files() -> collections.abc.Iterator[int]:
-    for handler in logging.getLogger().handlers:
+def _logs(
+    root: logging.Logger,
+) -> collections.abc.Iterator[tuple[int, str | None]]:
+    """Yield the descriptor and the format of each of a logger's files."""
+    for handler in root.handlers:
         # Some handlers have no stream, and some streams are no files.
         with contextlib.suppress(AttributeError, OSError, ValueError):
-            yield handler.stream.fileno()  # type: ignore[attr-defined]
+            form = getattr(handler.formatter, "_fmt", None)
+            yield handler.stream.fileno(), form  # type: ignore[attr-defined]
 
 
 def _serve(

@@ -29,7 +29,7 @@ def enter(needs: base.Needs, nowhere: pathlib.Path) -> None:
         *(f"/proc/{os.getpid()}", sys.prefix, sys.base_prefix, str(ROOT)),
     )
     confinement._DEVICES = ("null", "urandom")
-    (writable,) = needs.writable or (str(nowhere),)
+    writable = os.path.commonpath(needs.writable or (str(nowhere),))
     if not confinement.keep_files(needs.readable, writable):
         sys.exit(_NO_LANDLOCK)
 

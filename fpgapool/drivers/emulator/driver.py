@@ -165,10 +165,26 @@ class EmulatorDriver(base.Driver):
         return profile
 
     def needs(self, device: str, slot: int) -> base.Needs:
-        return base.Needs(readable=accelerators.profile_directories())
+        profiles = accelerators.profile_directories()
+        if not self._files.are_apart():
+            return base.Needs(readable=profiles)
+        boards_dir = self._files.paths[files.BOARDS].parent
+        own = self._files.slot_dir(device, slot)
+        return base.Needs(
+            readable=(*profiles, str(boards_dir.absolute())),
+            writable=(str(own), str(self._files.faults_dir)),
+        )
 
     def start_helper(self, device: str, slot: int) -> None:
-        self._helper = helper.Helper(self._files.duties(device, slot))
+        self._files.slot_dir(device, slot).mkdir(mode=0o700, exist_ok=True)
+        if not self._files.are_apart():
+            self._helper = helper.start(
+                f"{files.__name__}:duties",
+                str(self._directory),
+                self._boards_file,
+                device,
+                slot,
+            )
 
     def expect(self, device: str, slot: int, traffic: base.Traffic) -> None:
         self._traffic[device, slot] = traffic

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The files of a host's emulated boards, which only helpers of workers open.
+"""The files of a host's emulated boards.
 
-The boards file may be replaced while a worker runs, and the file with faults
-may appear; so that a worker sees that, it would have to read their whole
-directory, which may have secrets.
+The boards file may be replaced while a worker runs, and a file with faults may
+appear next to it. So a worker that opens them reads their whole directory. If
+there are other files, which may have secrets, a helper opens them instead.
 """
 
 from __future__ import annotations
 
 import collections.abc
 import contextlib
+import os
 import pathlib
 
 from fpgapool.drivers import base
@@ -19,6 +20,8 @@ from fpgapool.drivers import documents
 from fpgapool.drivers import helper
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
+
+_RECORD = "programmed"
 
 BOARDS = "boards"
 FAULTS = "faults"
@@ -36,7 +39,7 @@ class Files:
     """Files that the processes of one host share.
 
     :ivar paths: boards file, and the faults file next to it.
-    :ivar faults_dir: directory with what has happened.
+    :ivar faults_dir: directory with what has happened to whole boards.
     """
 
     def __init__(self, directory: pathlib.Path, boards_file: str) -> None:
@@ -63,8 +66,9 @@ class Files:
             return f"{version}\n".encode() + contents
 
         def write_record(_data: bytes, words: list[str]) -> bytes:
-            path = self._record_path(device, slot)
+            path = self.slot_dir(device, slot) / _RECORD
             try:
+                path.parent.mkdir(mode=0o700, exist_ok=True)
                 common.replace_file(path, "\n".join(words).encode())
             except OSError as exc:
                 raise base.DriverError(
@@ -74,13 +78,14 @@ class Files:
 
         def read_record(_data: bytes) -> bytes:
             with contextlib.suppress(OSError):
-                return self._record_path(device, slot).read_bytes()
+                return (self.slot_dir(device, slot) / _RECORD).read_bytes()
             return b""
 
         def count_draw(_data: bytes, key: str) -> bytes:
             # The count is kept in a file: if the first draw kills a slot's
             # process, the next process would otherwise repeat that draw.
-            path = self.faults_dir / f"{device}.{slot}.{key}.draws"
+            path = self.slot_dir(device, slot) / f"{key}.draws"
+            path.parent.mkdir(mode=0o700, exist_ok=True)
             draw = 0
             with contextlib.suppress(OSError, ValueError):
                 draw = int(path.read_text())
@@ -102,12 +107,28 @@ class Files:
             "claim": helper.Duty(claim, _KEY),
         }
 
-    def _record_path(self, device: str, slot: int) -> pathlib.Path:
-        return self._directory / f"{device}.{slot}.programmed"
+    def slot_dir(self, device: str, slot: int) -> pathlib.Path:
+        """Return the directory that only a slot's worker changes."""
+        return self._directory / f"{device}.{slot}"
+
+    def are_apart(self) -> bool:
+        """Whether a worker can read the boards file's directory.
+
+        Then it has no other files than this driver's.
+        """
+        directory = self.paths[BOARDS].parent
+        return all(name.endswith(".yaml") for name in os.listdir(directory))
 
     def marker(self, device: str, key: str) -> pathlib.Path:
         """Return the file that exists once a fault has happened."""
         return self.faults_dir / f"{device}.{key}.happened"
+
+
+def duties(
+    directory: str, boards_file: str, device: str, slot: int
+) -> collections.abc.Mapping[str, helper.Duty]:
+    """Return the duties of a slot's helper."""
+    return Files(pathlib.Path(directory), boards_file).duties(device, slot)
 
 
 def asked_contents(asked: helper.Local, which: str) -> tuple[bytes, str]:

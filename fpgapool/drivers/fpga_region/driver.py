@@ -50,6 +50,8 @@ class FpgaRegionDriver(base.Driver):
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
 
+    has_helper = True
+
     @classmethod
     def options(cls) -> collections.abc.Sequence[typing.Any]:
         from oslo_config import cfg
@@ -89,6 +91,7 @@ class FpgaRegionDriver(base.Driver):
         found, self._power_cap_w = boards.read_boards(settings["boards_file"])
         self._boards = {board.name: board for board in found}
         # Used by a worker.
+        self._settings = dict(settings)
         self._helpers: dict[str, helper.Helper] = {}
         self._known: dict[str, str] = {}
 
@@ -165,8 +168,8 @@ class FpgaRegionDriver(base.Driver):
 
     def start_helper(self, device: str, slot: int) -> None:
         place = self._slot(device, slot)
-        self._helpers[place.file_name] = helper.Helper(
-            self._writer(place).duties()
+        self._helpers[place.file_name] = helper.start(
+            f"{__name__}:_duties", self._settings, device, slot
         )
 
     def _writer(self, place: writing.Slot) -> writing.Writer:
@@ -258,6 +261,14 @@ class FpgaRegionDriver(base.Driver):
     def _find(self, place: writing.Slot) -> str:
         """Return the accelerator in a slot; empty if there is none."""
         return self._asked(place).ask("find_programmed").decode()
+
+
+def _duties(
+    settings: collections.abc.Mapping[str, typing.Any], device: str, slot: int
+) -> collections.abc.Mapping[str, helper.Duty]:
+    """Return the duties of a slot's helper."""
+    driver = FpgaRegionDriver(settings)
+    return driver._writer(driver._slot(device, slot)).duties()
 
 
 def _used(

@@ -89,6 +89,8 @@ class OpenCLDriver(base.Driver):
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
 
+    has_helper = True
+
     @classmethod
     def options(cls) -> collections.abc.Sequence[typing.Any]:
         from oslo_config import cfg
@@ -228,18 +230,19 @@ class OpenCLDriver(base.Driver):
         )
 
     def start_helper(self, device: str, slot: int) -> None:
-        self._helpers[device] = helper.Helper(self._duties(device))
-        # Afterwards, so that the helper knows only the agent's environment.
+        self._helpers[device] = helper.start(
+            f"{duties.__name__}:of_device", *self._duties_of(device)
+        )
         building.prepare(self._directory, f"{device}.{slot}")
 
-    def _duties(
-        self, device: str
-    ) -> collections.abc.Mapping[str, helper.Duty]:
-        return duties.of_device(self._directory, self._binaries, device)
+    def _duties_of(self, device: str) -> tuple[str, str, str]:
+        return str(self._directory), str(self._binaries), device
 
     def _asked(self, device: str) -> helper.Local:
         """Return what does duties: the helper if this is a worker."""
-        return self._helpers.get(device) or helper.Local(self._duties(device))
+        return self._helpers.get(device) or helper.Local(
+            duties.of_device(*self._duties_of(device))
+        )
 
     def program(
         self,

@@ -33,21 +33,22 @@ def time_path(directory: pathlib.Path, device: str) -> pathlib.Path:
 
 
 def of_device(
-    directory: pathlib.Path, binaries: pathlib.Path, device: str
+    directory: str, binaries: str, device: str
 ) -> collections.abc.Mapping[str, helper.Duty]:
     """Return the duties for the worker of one of a device's slots.
 
     :param binaries: directory for :class:`building.Binaries`.
     """
+    here = pathlib.Path(directory)
 
     def note_time(_data: bytes, taken_s: float) -> bytes:
-        return _write(time_path(directory, device), f"{taken_s:.3f}")
+        return _write(time_path(here, device), f"{taken_s:.3f}")
 
     def mark_failure(_data: bytes) -> bytes:
-        return _write(mark_path(directory, device), "")
+        return _write(mark_path(here, device), "")
 
     return {
-        "compile": building.Binaries(binaries).duty(),
+        "compile": building.Binaries(pathlib.Path(binaries)).duty(),
         "note_time": helper.Duty(note_time, _TIME),
         "mark_failure": helper.Duty(mark_failure),
     }

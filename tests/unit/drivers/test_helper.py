@@ -64,9 +64,17 @@ DUTIES = {
 }
 
 
+def duties():
+    return DUTIES
+
+
+def start():
+    return helper.start(f"{__name__}:duties")
+
+
 @pytest.fixture
 def helping():
-    found = helper.Helper(DUTIES)
+    found = start()
     yield found
     found.end()
 
@@ -167,7 +175,7 @@ def test_a_helper_has_no_descriptors_of_its_worker(tmp_path):
     listener = socket.socket()
     with listener, open(tmp_path / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        helping = helper.Helper(DUTIES)
+        helping = start()
         files = json.loads(helping.ask("files"))
     try:
         others = [files[fd] for fd in files if int(fd) > 2]
@@ -181,6 +189,7 @@ def test_a_helper_has_no_descriptors_of_its_worker(tmp_path):
 
 
 def test_signals_to_the_service_do_not_end_the_helper(helping):
+    helping.ask("pid")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(helping.pid, number)
     assert helping.ask("small", b"here") == b"here"
@@ -188,7 +197,7 @@ def test_signals_to_the_service_do_not_end_the_helper(helping):
 
 _WORKER = """
 from tests.unit.drivers import test_helper
-helping = test_helper.helper.Helper(test_helper.DUTIES)
+helping = test_helper.start()
 helping.ask({name!r})
 """
 
@@ -210,7 +219,7 @@ def test_a_helper_writes_to_the_log_of_its_worker(tmp_path):
 import logging, sys
 logging.basicConfig(filename=sys.argv[1])
 from tests.unit.drivers import test_helper
-helping = test_helper.helper.Helper(test_helper.DUTIES)
+helping = test_helper.start()
 test_helper.refusal(helping, "fail")
 """
     log = tmp_path / "log"
