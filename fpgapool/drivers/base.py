@@ -246,7 +246,8 @@ class Needs:
 class Driver(abc.ABC):
     """The boards of one host.
 
-    :cvar has_helper: whether :meth:`start_helper` starts a helper.
+    :ivar has_helper: whether :meth:`start_helper` starts a helper. If the
+        class has it, too, workers fork their helpers beforehand.
 
     Methods may be called from any thread, but for each slot only one of
     ``program``, ``open`` and ``scrub`` runs at once. Each of these may raise
@@ -260,7 +261,7 @@ class Driver(abc.ABC):
     :raises DriverError: ``INVALID_SETTINGS``.
     """
 
-    has_helper: typing.ClassVar[bool] = False
+    has_helper: bool = False
 
     @classmethod
     def options(cls) -> collections.abc.Sequence[typing.Any]:

@@ -88,6 +88,7 @@ class EmulatorDriver(base.Driver):
         self._files = files.Files(self._directory, self._boards_file)
         self._helper: helper.Helper | None = None
         try:
+            self.has_helper = not self._files.are_apart()
             self._files.faults_dir.mkdir(mode=0o700, exist_ok=True)
             table = shares.ShareTable(cluster_dir or self._directory)
         except OSError as exc:
@@ -166,7 +167,7 @@ class EmulatorDriver(base.Driver):
 
     def needs(self, device: str, slot: int) -> base.Needs:
         profiles = accelerators.profile_directories()
-        if not self._files.are_apart():
+        if self.has_helper:
             return base.Needs(readable=profiles)
         boards_dir = self._files.paths[files.BOARDS].parent
         own = self._files.slot_dir(device, slot)
@@ -177,7 +178,7 @@ class EmulatorDriver(base.Driver):
 
     def start_helper(self, device: str, slot: int) -> None:
         self._files.slot_dir(device, slot).mkdir(mode=0o700, exist_ok=True)
-        if not self._files.are_apart():
+        if self.has_helper:
             self._helper = helper.start(
                 f"{files.__name__}:duties",
                 str(self._directory),

@@ -107,6 +107,8 @@ def test_files_among_others_need_a_helper(tmp_path):
         str(tmp_path / "emulator" / "faults"),
     )
     (tmp_path / "boards" / "fpgapool.conf").touch()
+    driver = emulated.make(tmp_path, is_apart=True)
+    assert driver.has_helper
     needs = driver.needs("board0", 1)
     assert str(tmp_path / "boards") not in needs.readable
     assert needs.writable == ()

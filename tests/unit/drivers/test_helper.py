@@ -91,6 +91,16 @@ def test_a_duty_is_done_in_another_process(helping):
     assert helper.Local(DUTIES).ask("pid") == str(os.getpid()).encode()
 
 
+def test_a_helper_that_was_forked_beforehand_is_used_once():
+    helper.prepare()
+    (prepared,) = helper._prepared
+    first, second = start(), start()
+    assert first is prepared
+    assert first.ask("pid") != second.ask("pid")
+    first.end()
+    second.end()
+
+
 @pytest.mark.parametrize("size_bytes", [0, 1, 1 << 20])
 def test_data_goes_there_and_back(helping, size_bytes):
     data = os.urandom(size_bytes)
