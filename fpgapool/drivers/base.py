@@ -351,9 +351,9 @@ class Driver(abc.ABC):
         """Return what the worker of a slot may reach.
 
         Workers call it, and ``device check`` shows it. It must neither block
-        nor start threads.
+        nor start threads. By default, these are the host's profiles.
         """
-        return Needs()
+        return Needs(readable=accelerators.profile_directories())
 
     def start_helper(self, device: str, slot: int) -> None:
         """Prepare for a slot's worker to give up its rights.

@@ -76,3 +76,14 @@ def test_a_name_that_no_host_can_have_is_refused(tmp_path):
     )
     with pytest.raises(exception.ConfigurationError, match="host_name 'a oth"):
         settings.AgentSettings.from_conf(conf)
+
+
+def test_drivers_know_which_signatures_the_host_requires(tmp_path):
+    conf = conf_with(
+        tmp_path,
+        "[agent]\ndriver = noop\n[bitstreams]\nsignature_required = true\n"
+        "trusted_keys_dir = /keys\n",
+    )
+    found = settings.driver_settings(settings.AgentSettings.from_conf(conf))
+    assert found["signature_required"] is True
+    assert found["trusted_keys_dir"] == "/keys"
