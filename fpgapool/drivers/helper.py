@@ -220,7 +220,7 @@ def _live(sock: socket.socket, worker_pid: int) -> typing.NoReturn:
 
 
 def _detach(fd: int, worker_pid: int) -> None:
-    """Keep one descriptor of the worker, and its standard streams."""
+    """Keep one descriptor of the worker, and where it writes errors."""
     # The command line is the worker's.
     _libc.prctl(_PR_SET_NAME, b"fpgapool-helper", 0, 0, 0)
     signal.set_wakeup_fd(-1)
@@ -235,6 +235,8 @@ def _detach(fd: int, worker_pid: int) -> None:
     if os.getppid() != worker_pid:
         raise EOFError
     os.umask(0o077)
+    # A process that waits to become a worker gets its settings there.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for other in map(int, os.listdir("/proc/self/fd")):
         if other >= _FIRST_OTHER_FD and other != fd:
             # The directory's own descriptor is closed already.

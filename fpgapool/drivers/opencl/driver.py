@@ -398,7 +398,7 @@ class OpenCLDriver(base.Driver):
         try:
             self._asked(device).ask(duty, **members)
         except base.DriverError as exc:
-            LOG.warning("Cannot %s of %s: %s", duty, device, exc.message)
+            LOG.warning("%s of %s failed: %s", duty, device, exc.message)
 
 
 def _clear(there: _Slot) -> None:

@@ -188,6 +188,7 @@ def test_a_helper_has_no_descriptors_of_its_worker(tmp_path):
         helping = start()
         files = json.loads(helping.ask("files"))
     try:
+        assert files["0"] == os.devnull
         others = [files[fd] for fd in files if int(fd) > 2]
         assert str(tmp_path / "lock") not in others
         assert sum(each.startswith("socket:") for each in others) == 1
