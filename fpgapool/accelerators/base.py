@@ -400,7 +400,7 @@ def profile_names() -> tuple[str, ...]:
     """List the accelerators of this host."""
     found = {
         path.stem
-        for directory in _profile_directories()
+        for directory in profile_directories()
         for path in pathlib.Path(directory).glob("*.yaml")
     }
     return tuple(sorted(found))
@@ -411,14 +411,14 @@ def _profile_path(name: str) -> pathlib.Path | None:
     # The name may come from a client and must not leave the directory.
     if not name or "/" in name:
         return None
-    for directory in _profile_directories():
+    for directory in profile_directories():
         path = os.path.join(directory, f"{name}.yaml")
         if os.path.lexists(path):
             return pathlib.Path(path)
     return None
 
 
-def _profile_directories() -> tuple[str, ...]:
+def profile_directories() -> tuple[str, ...]:
     """Return the operator's directory, which takes precedence, and ours."""
     own = os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY
     return own, str(_PROFILE_DIRECTORY)

@@ -140,7 +140,13 @@ def options_of_driver(
 
 def driver_settings(settings: AgentSettings) -> dict[str, object]:
     """Return the driver's settings; agent and workers add ``state_dir``."""
-    return {**settings.driver_settings, "host_uuid": settings.host_uuid}
+    keys = settings.trusted_keys
+    return {
+        **settings.driver_settings,
+        "host_uuid": settings.host_uuid,
+        "signature_required": settings.signature_required,
+        "trusted_keys_dir": None if keys is None else str(keys.directory),
+    }
 
 
 def host_facts(settings: AgentSettings) -> table.HostFacts:

@@ -97,7 +97,7 @@ class TrustedKeys:
 
     They are read at each use, so a removed key is no longer trusted.
 
-    :param directory: directory with the key files; it need not exist.
+    :ivar directory: directory with the key files; it need not exist.
     :param now: returns the time at which certificates must be valid.
     """
 
@@ -106,7 +106,7 @@ class TrustedKeys:
         directory: str,
         now: Callable[[], datetime.datetime] | None = None,
     ) -> None:
-        self._directory = pathlib.Path(directory)
+        self.directory = pathlib.Path(directory)
         self._now = now or _now
 
     def verify(self, signature: str, checksum_sha256: str) -> str:
@@ -147,7 +147,7 @@ class TrustedKeys:
 
     def _keys(self) -> Iterator[tuple[str, Any]]:
         try:
-            paths = sorted(self._directory.iterdir())
+            paths = sorted(self.directory.iterdir())
         except FileNotFoundError:
             return
         except OSError as error:

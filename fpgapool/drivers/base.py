@@ -69,6 +69,7 @@ class BitstreamFile:
     :ivar path: path of the file, which may be missing or replaced when it is
         opened.
     :ivar format: one of :data:`formats.FORMATS`.
+    :ivar signature: signature of the checksum in base64; empty: none.
     """
 
     accelerator: str
@@ -76,6 +77,7 @@ class BitstreamFile:
     checksum_sha256: str
     size_bytes: int
     format: str = formats.BINARY
+    signature: str = ""
 
     def read(self, max_bytes: int) -> bytes:
         """Return the verified contents of the file.
@@ -244,15 +246,22 @@ class Needs:
 class Driver(abc.ABC):
     """The boards of one host.
 
+    :ivar has_helper: whether :meth:`start_helper` starts a helper. If the
+        class has it, too, workers fork their helpers beforehand.
+
     Methods may be called from any thread, but for each slot only one of
     ``program``, ``open`` and ``scrub`` runs at once. Each of these may raise
     :class:`DriverError` with ``NO_SUCH_SLOT`` if the board is missing.
 
     :param settings: plain values: ``state_dir``, a directory in which the
-        driver may keep files; ``host_uuid``, the UUID of this host; and the
-        driver's options, by name.
+        driver may keep files; ``host_uuid``, the UUID of this host;
+        ``signature_required``, whether files must be signed, and
+        ``trusted_keys_dir``, with the keys for that, or None; and the driver's
+        options, by name.
     :raises DriverError: ``INVALID_SETTINGS``.
     """
+
+    has_helper: bool = False
 
     @classmethod
     def options(cls) -> collections.abc.Sequence[typing.Any]:
@@ -342,9 +351,22 @@ class Driver(abc.ABC):
         """Return what the worker of a slot may reach.
 
         Workers call it, and ``device check`` shows it. It must neither block
-        nor start threads.
+        nor start threads. By default, these are the host's profiles.
         """
-        return Needs()
+        return Needs(readable=accelerators.profile_directories())
+
+    def start_helper(self, device: str, slot: int) -> None:
+        """Prepare for a slot's worker to give up its rights.
+
+        Workers call it once, before they give up their rights and before
+        there are threads. What the driver must do with rights from then on
+        needs a helper; see :mod:`fpgapool.drivers.helper`. The directories
+        that :meth:`needs` lists must exist afterwards. A driver must also work
+        without this call, in processes that keep their rights.
+
+        :raises OSError: if the helper cannot be started.
+        """
+        return
 
     def expect(self, device: str, slot: int, traffic: Traffic) -> None:
         """Announce the path of the next session's data. Called by workers.

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import os
 import typing
 
@@ -82,11 +83,25 @@ def _version(found: os.stat_result) -> str:
     return f"{found.st_ino}.{found.st_mtime_ns}.{found.st_size}"
 
 
-def read(
-    kind: str, path: str | os.PathLike[str], shape: shapes.Shape[_T]
-) -> tuple[_T, str]:
-    """Read and check a file; what has not changed is read only once.
+def load(path: str | os.PathLike[str]) -> tuple[bytes, str]:
+    """Return a file's contents and version; see :func:`file_version`.
 
+    :raises OSError: if it cannot be read.
+    """
+    with open(path, "rb") as file:
+        # Use the open file's version: the path may already name another file.
+        return file.read(), _version(os.fstat(file.fileno()))
+
+
+def read(
+    kind: str,
+    path: str | os.PathLike[str],
+    shape: shapes.Shape[_T],
+    loaded: collections.abc.Callable[[], tuple[bytes, str]] | None = None,
+) -> tuple[_T, str]:
+    """Read and check a file; what has not changed is checked only once.
+
+    :param loaded: replaces :func:`load` in processes that cannot read it.
     :returns: its checked contents and its version; see :func:`file_version`.
     :raises base.DriverError: ``INVALID_SETTINGS``, naming the file, the member
         and the error.
@@ -95,16 +110,13 @@ def read(
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        with open(path, encoding="utf-8") as file:
-            # Use the open file's version: the path may already name another
-            # file.
-            version = _version(os.fstat(file.fileno()))
-            last = _READ.get(path)
-            if last is not None and last[:2] == (shape, version):
-                return last[2], version
-            checked = shape(yaml.load(file, Loader=loader), "")
-            _READ[path] = shape, version, checked
-            return checked, version
+        contents, version = load(path) if loaded is None else loaded()
+        last = _READ.get(path)
+        if last is not None and last[:2] == (shape, version):
+            return last[2], version
+        checked = shape(yaml.load(contents.decode("utf-8"), Loader=loader), "")
+        _READ[path] = shape, version, checked
+        return checked, version
     except (
         OSError,
         UnicodeDecodeError,

@@ -38,8 +38,8 @@ def binary(device: Any, source: bytes) -> bytes:
     """Compile a program for a device, in this process."""
     import pyopencl
 
-    from fpgapool.drivers.opencl import programs
+    from fpgapool.drivers.opencl import compiling
 
     program = pyopencl.Program(pyopencl.Context([device]), source.decode())
-    built = program.build(list(programs.BUILD_OPTIONS), [device])
+    built = program.build(list(compiling.BUILD_OPTIONS), [device])
     return bytes(built.binaries[0])

@@ -183,6 +183,9 @@ def _settings_of(
 ) -> dict[str, typing.Any] | None:
     for _ in range(_READ_ATTEMPTS):
         try:
+            # A worker's helper has the worker's command line.
+            if (entry / "comm").read_bytes() == b"fpgapool-helper\n":
+                return None
             line = (entry / "cmdline").read_bytes().rstrip(b"\0")
             arguments = line.split(b"\0")
             if module not in arguments:

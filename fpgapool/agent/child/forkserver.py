@@ -137,6 +137,9 @@ class _Server:
                     return None
                 module, settings = json.loads(request)
                 if self._start(module, settings):
+                    if self._spare is not None:
+                        self._spare.sock.detach()
+                    _close_others()
                     return module, settings
 
     def _reap(self, pidfd: int) -> None:
@@ -221,7 +224,7 @@ class _Server:
     def _await_settings(self) -> tuple[str, str] | None:
         """Be the spare, until its settings come or the server ends."""
         module = self._spared
-        os.closerange(_FIRST_OTHER_FD, max(_open_files()) + 1)
+        _close_others()
         _main_of(module).prepare(**self._modules[module])
         with socket.socket(fileno=_CONTROL_FD) as server:
             settings = server.recv(_REQUEST_BYTES).decode()
@@ -241,7 +244,6 @@ def _set_up(module: str, settings: str) -> None:
     Its entry point leaves the server's session and sets the umask. ``random``
     and OpenSSL seed themselves anew after a fork.
     """
-    os.closerange(_FIRST_OTHER_FD, max(_open_files()) + 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, _CONTROL_FD)
     os.close(nothing)
@@ -268,6 +270,11 @@ def _arguments_place() -> tuple[int, int]:
     with open("/proc/self/stat", encoding="utf-8") as file:
         fields = file.read().rpartition(")")[2].split()
     return int(fields[45]), int(fields[46])
+
+
+def _close_others() -> None:
+    """Close the server's descriptors in a fork."""
+    os.closerange(_FIRST_OTHER_FD, max(_open_files()) + 1)
 
 
 def _open_files() -> set[int]:

@@ -15,6 +15,7 @@ from fpgapool.agent.child import room
 from fpgapool.agent.worker import service
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.drivers import base as drivers
+from fpgapool.drivers import helper
 from fpgapool.drivers import loader
 
 _run = functools.partial(process.run, service.Worker, drivers.DriverError)
@@ -45,6 +46,8 @@ def prepare(
     """
     if tls:
         certificate.prepare()
+    if loader.load_driver_class(driver).has_helper:
+        helper.prepare()
 
 
 def main() -> int:

@@ -34,6 +34,7 @@ _REFERENCE = shapes.Members(
         "format": _TEXT,
         "path": _TEXT,
     },
+    {"signature": _TEXT},
     others=True,
 )
 _ORDER = shapes.Members(

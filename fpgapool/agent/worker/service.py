@@ -83,6 +83,7 @@ class Worker:
             settings.driver,
             {"state_dir": settings.state_dir, **settings.driver_settings},
         )
+        self._driver.start_helper(settings.device, settings.slot)
         self._machine = state.Machine(
             time.monotonic(),
             orphan_s=settings.orphan_s,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import glob
 import math
 import multiprocessing
 import multiprocessing.connection
@@ -183,6 +184,24 @@ def _try(pipe: Pipe, request: Request, device: base.DeviceInfo) -> None:
         pipe.send(step)
 
 
+def reach(needs: base.Needs, has_helper: bool) -> Iterator[str]:
+    """Say in words what of this host a worker can reach.
+
+    What does not exist is left out.
+    """
+    rights = {
+        "reads": needs.readable,
+        "writes": needs.writable,
+        "uses devices": needs.devices,
+    }
+    for verb, patterns in rights.items():
+        found = [path for each in patterns for path in sorted(glob.glob(each))]
+        yield f"{verb} {', '.join(found) or 'nothing'}"
+    if needs.calls:
+        yield f"makes the system calls {', '.join(needs.calls)}"
+    yield "a helper does the rest" if has_helper else "has no helper"
+
+
 @dataclasses.dataclass
 class _Trial:
     """Tests one device.
@@ -198,6 +217,9 @@ class _Trial:
 
     def run(self) -> Iterator[Step]:
         yield self._found()
+        if self.request.measured_s is None:
+            self._begin("", "reach")
+            yield from self._guarded(self._reach())
         for name, task in (
             ("health", self._health),
             ("sensors", self._sensors),
@@ -233,6 +255,14 @@ class _Trial:
                 "dma_bytes_per_s": self.device.dma_bytes_per_s,
             },
         )
+
+    def _reach(self) -> Iterator[Step]:
+        for slot in self.device.slots:
+            needs = self.driver.needs(self.device.name, slot.number)
+            words = reach(needs, self.driver.has_helper)
+            yield Step(
+                "", "reach", PASSED, f"slot {slot.number}: {'; '.join(words)}"
+            )
 
     def _health(self) -> Iterator[Step]:
         health = self.driver.check(self.device.name)

@@ -125,6 +125,10 @@ def _boards(value: object, where: str) -> Boards:
     return Boards(**members)
 
 
-def read_boards(path: str | os.PathLike[str]) -> Boards:
-    found, version = documents.read("boards file", path, _boards)
+def read_boards(
+    path: str | os.PathLike[str],
+    loaded: collections.abc.Callable[[], tuple[bytes, str]] | None = None,
+) -> Boards:
+    """Read and check a boards file; see :func:`documents.read`."""
+    found, version = documents.read("boards file", path, _boards, loaded)
     return dataclasses.replace(found, version=version)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
-import pathlib
 import time
 import typing
 
@@ -14,10 +13,12 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.drivers import common
 from fpgapool.drivers import documents
+from fpgapool.drivers import helper
 from fpgapool.drivers.emulator import bitstreams
 from fpgapool.drivers.emulator import boards
 from fpgapool.drivers.emulator import core
 from fpgapool.drivers.emulator import faults
+from fpgapool.drivers.emulator import files
 from fpgapool.drivers.emulator import pacing
 from fpgapool.drivers.emulator import ports
 from fpgapool.drivers.emulator import shares
@@ -84,9 +85,11 @@ class EmulatorDriver(base.Driver):
             needed += ["cluster_dir", "host_uuid"]
         self._directory = common.make_directory("emulator", settings, *needed)
         self._boards_file = settings["boards_file"]
-        faults_dir = self._directory / "faults"
+        self._files = files.Files(self._directory, self._boards_file)
+        self._helper: helper.Helper | None = None
         try:
-            faults_dir.mkdir(mode=0o700, exist_ok=True)
+            self.has_helper = not self._files.are_apart()
+            self._files.faults_dir.mkdir(mode=0o700, exist_ok=True)
             table = shares.ShareTable(cluster_dir or self._directory)
         except OSError as exc:
             raise base.DriverError(
@@ -95,9 +98,7 @@ class EmulatorDriver(base.Driver):
         self._ports = ports.Ports(
             table, settings.get("host_uuid") or "", cluster_dir is not None
         )
-        self._faults = faults.Injector(
-            faults.faults_path(self._boards_file), faults_dir
-        )
+        self._faults = faults.Injector(self._files, self._asked)
         self._boards = boards.Boards(boards=(), rate_scale=None)
         self._programmed: dict[
             tuple[str, int], tuple[base.Profile, bitstreams.MakeCore]
@@ -112,12 +113,6 @@ class EmulatorDriver(base.Driver):
             ],
         ] = {}
         self._refresh()
-
-    def needs(self, device: str, slot: int) -> base.Needs:
-        return base.Needs(
-            readable=(str(self._boards_file),),
-            writable=(str(self._directory),),
-        )
 
     def discover(self) -> tuple[base.DeviceInfo, ...]:
         return tuple(
@@ -169,6 +164,28 @@ class EmulatorDriver(base.Driver):
             self._write_programmed(device, slot, *wanted, board.shape)
         self._programmed[device, slot] = (profile, make_core)
         return profile
+
+    def needs(self, device: str, slot: int) -> base.Needs:
+        profiles = accelerators.profile_directories()
+        if self.has_helper:
+            return base.Needs(readable=profiles)
+        boards_dir = self._files.paths[files.BOARDS].parent
+        own = self._files.slot_dir(device, slot)
+        return base.Needs(
+            readable=(*profiles, str(boards_dir.absolute())),
+            writable=(str(own), str(self._files.faults_dir)),
+        )
+
+    def start_helper(self, device: str, slot: int) -> None:
+        self._files.slot_dir(device, slot).mkdir(mode=0o700, exist_ok=True)
+        if self.has_helper:
+            self._helper = helper.start(
+                f"{files.__name__}:duties",
+                str(self._directory),
+                self._boards_file,
+                device,
+                slot,
+            )
 
     def expect(self, device: str, slot: int, traffic: base.Traffic) -> None:
         self._traffic[device, slot] = traffic
@@ -258,7 +275,13 @@ class EmulatorDriver(base.Driver):
                 codes.INVALID_SETTINGS, f"emulator: {exc}"
             ) from exc
         if version != self._boards.version:
-            self._take(boards.read_boards(self._boards_file))
+            asked = self._asked("", 0)
+            self._take(
+                boards.read_boards(
+                    self._boards_file,
+                    lambda: files.asked_contents(asked, files.BOARDS),
+                )
+            )
         return self._boards
 
     def _take(self, found: boards.Boards) -> None:
@@ -280,15 +303,16 @@ class EmulatorDriver(base.Driver):
                 return board
         raise common.no_such_slot(device, slot)
 
-    def _record_path(self, device: str, slot: int) -> pathlib.Path:
-        return self._directory / f"{device}.{slot}.programmed"
+    def _asked(self, device: str, slot: int) -> helper.Local:
+        """Return what does duties: the helper if this is a worker."""
+        return self._helper or helper.Local(self._files.duties(device, slot))
 
     def _read_programmed(
         self, board: boards.Board, slot: int
     ) -> tuple[str | None, str]:
         """:returns: the accelerator and bitstream name in a slot."""
-        with contextlib.suppress(OSError, ValueError):
-            record = self._record_path(board.name, slot).read_text()
+        record = self._asked(board.name, slot).ask("read_record").decode()
+        with contextlib.suppress(ValueError):
             name, bitstream, shape = record.split("\n")
             # If the board's shape has changed, the slot is treated as empty.
             if shape == board.shape:
@@ -296,13 +320,7 @@ class EmulatorDriver(base.Driver):
         return None, ""
 
     def _write_programmed(self, device: str, slot: int, *words: str) -> None:
-        path = self._record_path(device, slot)
-        try:
-            common.replace_file(path, "\n".join(words).encode())
-        except OSError as exc:
-            raise base.DriverError(
-                codes.PROGRAMMING_FAILED, f"{path}: {exc}"
-            ) from exc
+        self._asked(device, slot).ask("write_record", words=[*words])
 
 
 def _fail_programming(fault: faults.Fault | None) -> None:

@@ -10,17 +10,16 @@ a fault takes effect, ``FAULT INJECTED`` is logged.
 from __future__ import annotations
 
 import collections.abc
-import contextlib
 import dataclasses
 import hashlib
 import logging
 import os
-import pathlib
 import random
 import typing
 
 from fpgapool.drivers import base
 from fpgapool.drivers import documents
+from fpgapool.drivers.emulator import files
 from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
@@ -84,11 +83,6 @@ class Fault:
         return self.device == device and self.slot in (None, slot)
 
 
-def faults_path(boards_file: str | os.PathLike[str]) -> pathlib.Path:
-    """Return the faults file, such as boards.faults.yaml for boards.yaml."""
-    return pathlib.Path(boards_file).with_suffix(".faults.yaml")
-
-
 _BOARD_FAULT = shapes.Members(
     {},
     {"message": shapes.text(), "after_bytes": shapes.integer(0, _MAX_BYTES)},
@@ -150,7 +144,9 @@ def _slot_fault(kind: str, slots: int) -> shapes.Shape[dict[str, typing.Any]]:
 
 
 def read_faults(
-    path: str | os.PathLike[str], slots: collections.abc.Mapping[str, int]
+    path: str | os.PathLike[str],
+    slots: collections.abc.Mapping[str, int],
+    loaded: collections.abc.Callable[[], tuple[bytes, str]] | None = None,
 ) -> tuple[tuple[Fault, ...], str]:
     """Read and check a faults file; see :func:`documents.read`."""
     by_board = shapes.Members(
@@ -167,6 +163,7 @@ def read_faults(
             ).values()
             for fault in found
         ),
+        loaded,
     )
 
 
@@ -176,12 +173,13 @@ class Injector:
     State that must survive a process is kept in small files: which faults with
     ``once`` have happened, and how many random draws each slot has made.
 
-    :param path: path of the faults file, which may be missing.
+    :param there: the host's files; the one with faults may be missing.
     """
 
-    def __init__(self, path: pathlib.Path, directory: pathlib.Path) -> None:
-        self._path = path
-        self._directory = directory
+    def __init__(self, there: files.Files, asked: files.Asked) -> None:
+        self._files = there
+        self._asked = asked
+        self._path = there.paths[files.FAULTS]
         self._standing: tuple[Fault, ...] = ()
         self._slots: dict[str, int] = {}
         self._version: str | None = None
@@ -214,7 +212,11 @@ class Injector:
 
     def _read(self) -> None:
         try:
-            faults, self._version = read_faults(self._path, self._slots)
+            faults, self._version = read_faults(
+                self._path,
+                self._slots,
+                lambda: files.asked_contents(self._asked("", 0), files.FAULTS),
+            )
         except base.DriverError as exc:
             LOG.error("Keeping the previous faults: %s", exc.message)
             return
@@ -252,7 +254,8 @@ class Injector:
         """Return the current fault of a whole board, if it has one."""
         for fault in self.in_force(device, 0, kinds):
             if fault.kind in BOARD_KINDS and (
-                not fault.after_bytes or self._marker(fault).exists()
+                not fault.after_bytes
+                or self._files.marker(device, fault.key).exists()
             ):
                 if fault.key not in self._logged:
                     self._logged.add(fault.key)
@@ -263,36 +266,18 @@ class Injector:
     def drawn(self, fault: Fault, device: str, slot: int) -> bool:
         if fault.probability >= 1:
             return True
-        draw = self._count_draw(fault, device, slot)
-        seed = f"{fault.seed}/{fault.place}/{device}/{slot}/{draw}"
+        counted = self._asked(device, slot).ask("count_draw", key=fault.key)
+        seed = f"{fault.seed}/{fault.place}/{device}/{slot}/{int(counted)}"
         return random.Random(seed).random() < fault.probability
-
-    def _count_draw(self, fault: Fault, device: str, slot: int) -> int:
-        # The count is kept in a file: if the first draw kills a slot's
-        # process, the next process would otherwise repeat that draw.
-        path = self._directory / f"{device}.{slot}.{fault.key}.draws"
-        draw = 0
-        with contextlib.suppress(OSError, ValueError):
-            draw = int(path.read_text())
-        path.write_text(str(draw + 1))
-        return draw
 
     def claim(self, fault: Fault) -> bool:
         """Decide whether a fault may happen, and record that it does."""
-        if not fault.once:
-            return True
-        try:
-            self._marker(fault).touch(0o600, exist_ok=False)
-        except FileExistsError:
-            return False
-        return True
+        return not fault.once or self.mark(fault)
 
-    def mark(self, fault: Fault) -> None:
-        """Record that a board's fault has taken effect."""
-        self._marker(fault).touch(0o600)
-
-    def _marker(self, fault: Fault) -> pathlib.Path:
-        return self._directory / f"{fault.device}.{fault.key}.happened"
+    def mark(self, fault: Fault) -> bool:
+        """Record that a fault has happened; return whether it is the first."""
+        asked = self._asked(fault.device, fault.slot or 0)
+        return bool(asked.ask("claim", key=fault.key))
 
 
 def log_fault(fault: Fault, slot: int | None) -> None:

@@ -102,6 +102,9 @@ class ShareTable:
         with self._locked():
             self._make_room()
             memory = memoryview(mmap.mmap(self._fd, _PLACES.length_bytes))
+            # Read it now: a worker cannot later.
+            boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes()
+            self._identity = _key(_LAYOUT + boot)
             self._begin(memory)
         self._memory = memory
         self._resource_keys = memory[_PLACES.resource_keys]
@@ -161,15 +164,12 @@ class ShareTable:
                 self._begin(self._memory)
         return True
 
-    @staticmethod
-    def _begin(memory: memoryview) -> None:
+    def _begin(self, memory: memoryview) -> None:
         # The clock restarts at boot. Entries from an earlier boot would make
         # slots look busy for days, so they are cleared.
-        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes()
-        identity = _key(_LAYOUT + boot)
-        if memory[_PLACES.identity] != identity:
+        if memory[_PLACES.identity] != self._identity:
             memory[:] = bytes(len(memory))
-            memory[_PLACES.identity] = identity
+            memory[_PLACES.identity] = self._identity
 
     # Resources.
 

@@ -22,11 +22,13 @@ class RegionEntry:
     """A region, which is a slot.
 
     :ivar port: its DFL port; None on boards with an FPGA manager.
+    :ivar devices: other device files that its cores open, or patterns.
     """
 
     region: str
     shape: str
     port: str | None = None
+    devices: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,6 +72,9 @@ def _key(value: object, where: str) -> str:
 
 
 _NAME = shapes.nullable(documents.NAME)
+_DEVICES = shapes.list_of(
+    shapes.matching("/dev/[^/].{0,250}", "a path below /dev"), most=16
+)
 _BOARD = shapes.Members(
     {
         "name": documents.NAME,
@@ -84,7 +89,7 @@ _BOARD = shapes.Members(
         "regions": shapes.list_of(
             shapes.Members(
                 {"region": documents.NAME, "shape": documents.NAME},
-                {"port": _NAME},
+                {"port": _NAME, "devices": _DEVICES},
             ),
             1,
             MAX_REGIONS,
@@ -109,7 +114,8 @@ def _board(value: object, where: str) -> Board:
         for key, entry in members["accelerators"].items()
     }
     members["regions"] = tuple(
-        RegionEntry(**entry) for entry in members["regions"]
+        RegionEntry(**{**entry, "devices": tuple(entry.get("devices", ()))})
+        for entry in members["regions"]
     )
     board = Board(**members)
     if (board.manager is None) == (board.fme is None):

@@ -8,17 +8,22 @@ import collections.abc
 import contextlib
 import dataclasses
 import logging
+import os
 import pathlib
 import time
 import typing
 
+from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.drivers import common
+from fpgapool.drivers import helper
 from fpgapool.drivers.opencl import core as cores
 from fpgapool.drivers.opencl import devices
+from fpgapool.drivers.opencl import duties
 from fpgapool.drivers.opencl import probing
 from fpgapool.drivers.opencl import waiting
 from fpgapool.drivers.opencl.compiling import building
+from fpgapool.drivers.opencl.compiling import compiler
 from fpgapool.drivers.opencl.contents import bitstreams
 from fpgapool.drivers.opencl.contents import xclbin
 from fpgapool.vocabulary import codes
@@ -36,6 +41,19 @@ YAML file that selects the OpenCL devices of this host for the pool, and sets
 how many slots each has. By default, each device of each OpenCL runtime is one
 slot.
 """
+
+#: What OpenCL runtimes read besides libraries: their list, and facts about
+#: processors and boards.
+_READABLE = (
+    *("/etc/OpenCL", "/opt"),
+    *("/proc/cpuinfo", "/proc/meminfo", "/proc/driver/nvidia"),
+    *("/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/module"),
+)
+#: GPUs, and boards that XRT manages.
+_DEVICES = (
+    *("/dev/dri/*", "/dev/kfd", "/dev/nvidia*", "/dev/nvidia-caps/*"),
+    *("/dev/xclmgmt*", "/dev/xocl*", "/dev/xfpga/*", "/dev/xdma/*"),
+)
 
 #: Assumed until a worker has measured it.
 _PROGRAMMING_TIME_S = 1.0
@@ -71,6 +89,8 @@ class OpenCLDriver(base.Driver):
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
 
+    has_helper = True
+
     @classmethod
     def options(cls) -> collections.abc.Sequence[typing.Any]:
         from oslo_config import cfg
@@ -103,6 +123,7 @@ class OpenCLDriver(base.Driver):
         self._is_checked = bool(settings.get("is_checked"))
         self._marks: dict[str, int] = {}
         # Used by a worker.
+        self._helpers: dict[str, helper.Helper] = {}
         self._opened: dict[str, tuple[devices.Device, typing.Any]] = {}
         self._slots: dict[tuple[str, int], _Slot] = {}
 
@@ -177,23 +198,53 @@ class OpenCLDriver(base.Driver):
     def _mark(self, device: str) -> int:
         """Return when a device last failed in a worker, or 0."""
         with contextlib.suppress(OSError):
-            return self._mark_path(device).stat().st_mtime_ns
+            path = duties.mark_path(self._directory, device)
+            return path.stat().st_mtime_ns
         return 0
-
-    def _mark_path(self, device: str) -> pathlib.Path:
-        return self._directory / f"{device}.failed"
 
     def _programming_time_s(self, device: devices.Device) -> float:
         if device.board.programming_time_s is not None:
             return device.board.programming_time_s
         with contextlib.suppress(OSError, ValueError):
-            return float(self._time_path(device).read_text())
+            path = duties.time_path(self._directory, device.name)
+            return float(path.read_text())
         return _PROGRAMMING_TIME_S
 
-    def _time_path(self, device: devices.Device) -> pathlib.Path:
-        return self._directory / f"{device.name}.programming_s"
-
     # Workers.
+
+    def needs(self, device: str, slot: int) -> base.Needs:
+        named = [
+            place
+            for name in (*compiler.NAMING, "XILINX_XRT")
+            for place in os.environ.get(name, "").split(os.pathsep)
+            if os.path.isabs(place)
+        ]
+        return base.Needs(
+            readable=(
+                *_READABLE,
+                *accelerators.profile_directories(),
+                *named,
+            ),
+            writable=(building.scratch(self._directory, f"{device}.{slot}"),),
+            devices=_DEVICES,
+            # PoCL links a kernel when it is first called.
+            calls=("execve", "fork", "vfork"),
+        )
+
+    def start_helper(self, device: str, slot: int) -> None:
+        self._helpers[device] = helper.start(
+            f"{duties.__name__}:of_device", *self._duties_of(device)
+        )
+        building.prepare(self._directory, f"{device}.{slot}")
+
+    def _duties_of(self, device: str) -> tuple[str, str, str]:
+        return str(self._directory), str(self._binaries), device
+
+    def _asked(self, device: str) -> helper.Local:
+        """Return what does duties: the helper if this is a worker."""
+        return self._helpers.get(device) or helper.Local(
+            duties.of_device(*self._duties_of(device))
+        )
 
     def program(
         self,
@@ -223,7 +274,8 @@ class OpenCLDriver(base.Driver):
             else bitstreams.load_file(file)
         )
         _check_fits(known, loaded, bitstream)
-        builder = building.Builder(there.opened, known.found, self._binaries)
+        ask = self._asked(device).ask
+        builder = building.Builder(there.opened, known.found, ask)
         began_s = time.monotonic()
         try:
             code = builder.code(loaded)
@@ -246,6 +298,8 @@ class OpenCLDriver(base.Driver):
         except exceptions.CodedError as exc:
             if exc.code in codes.DEVICE_FAULTS:
                 self._mark_failure(device)
+            if exc.code == codes.PROCESS_SPENT:
+                there.waiter.fault = exc.message
             raise base.DriverError(exc.code, exc.message) from exc
         taken_s = time.monotonic() - began_s
         LOG.info(
@@ -255,7 +309,7 @@ class OpenCLDriver(base.Driver):
             device,
             taken_s,
         )
-        self._write(self._time_path(known), f"{taken_s:.3f}")
+        self._tell_agent(device, "note_time", taken_s=taken_s)
         there.bitstream, there.profile = bitstream, loaded.profile
         there.program = program
         return loaded.profile
@@ -340,13 +394,13 @@ class OpenCLDriver(base.Driver):
 
     def _mark_failure(self, device: str) -> None:
         """Make the agent check a device."""
-        self._write(self._mark_path(device), "")
+        self._tell_agent(device, "mark_failure")
 
-    def _write(self, path: pathlib.Path, text: str) -> None:
+    def _tell_agent(self, device: str, duty: str, **members: object) -> None:
         try:
-            common.replace_file(path, text.encode())
-        except OSError as exc:
-            LOG.warning("Cannot write %s: %s", path, exc)
+            self._asked(device).ask(duty, **members)
+        except base.DriverError as exc:
+            LOG.warning("%s of %s failed: %s", duty, device, exc.message)
 
 
 def _clear(there: _Slot) -> None:

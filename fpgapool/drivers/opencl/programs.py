@@ -10,6 +10,7 @@ import pyopencl as cl
 
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import arguments
+from fpgapool.drivers.opencl import compiling
 from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.vocabulary import codes
 
@@ -32,8 +33,6 @@ def _version(device: cl.Device) -> tuple[int, int]:
 # events.
 cl.Device._get_cl_version = _version
 
-#: Compiler options for all kernels.
-BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
 _MAX_LOG_CHARS = 2000
 
 
@@ -120,7 +119,9 @@ class Program:
         self._instance = instance
         try:
             program = cl.Program(self.context, [device], [code])
-            self._program = program.build(list(BUILD_OPTIONS), [device])
+            self._program = program.build(
+                list(compiling.BUILD_OPTIONS), [device]
+            )
         except cl.Error as error:
             raise base.DriverError(
                 codes.KERNEL_BUILD_FAILED, str(error)[-_MAX_LOG_CHARS:]

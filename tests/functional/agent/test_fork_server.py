@@ -168,6 +168,7 @@ def test_spares_are_like_forks(site):
     site.spare()
     other = site.facts()
     assert (one["prepared"], other["prepared"]) == (False, True)
+    assert (one["opened"], other["opened"]) == ([], ["/dev/zero"])
     for name in ("random", "openssl", "certificate"):
         assert one[name] != other[name]
     for name in ("parent", "files", "input", "threads"):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import pytest
@@ -11,6 +12,7 @@ from oslo_config import cfg
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool.agent import settings
+from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.drivers import base
 from fpgapool.drivers import noop
@@ -76,3 +78,20 @@ def test_a_name_that_no_host_can_have_is_refused(tmp_path):
     )
     with pytest.raises(exception.ConfigurationError, match="host_name 'a oth"):
         settings.AgentSettings.from_conf(conf)
+
+
+def test_drivers_know_which_signatures_the_host_requires():
+    made = settings.AgentSettings(
+        host_uuid="u",
+        host_name="h",
+        state_path="/state",
+        driver_name="noop",
+        driver_path=PATH,
+        trusted_keys=signatures.TrustedKeys("/keys"),
+        signature_required=True,
+    )
+    found = settings.driver_settings(made)
+    assert found["signature_required"] is True
+    assert found["trusted_keys_dir"] == "/keys"
+    made = dataclasses.replace(made, trusted_keys=None)
+    assert settings.driver_settings(made)["trusted_keys_dir"] is None

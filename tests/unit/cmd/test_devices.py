@@ -13,6 +13,8 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.agent import service
 from fpgapool.agent.supervision import workers
 from fpgapool.cmd import manage
+from fpgapool.cmd.managing import trials
+from fpgapool.drivers import base
 from fpgapool.drivers import loader
 
 BOARDS = """
@@ -85,13 +87,42 @@ def test_the_table_has_a_line_for_each_step(run):
     )
     lines = [line.split(maxsplit=3) for line in output.splitlines()]
     assert code == 0
-    assert [line[:2] for line in lines] == [["board1", "passed"]] * 8
+    assert [line[:2] for line in lines] == [["board1", "passed"]] * 9
     assert lines[0][2:] == [
         "found",
         "emulated, shape small; slots 1; 2100 MB/s",
     ]
-    assert [line[2] for line in lines[3:]] == ["aes"] * 5
-    assert "MB/s" in lines[6][3]
+    assert [line[2] for line in lines[4:]] == ["aes"] * 5
+    assert "MB/s" in lines[7][3]
+
+
+def test_a_line_says_what_the_worker_of_a_slot_can_reach(run):
+    _, found = checked(
+        run, "--device", "board1", "--accelerator", "aes", driver=None
+    )
+    detail = found[None, "reach"]["detail"]
+    assert detail.startswith("slot 0: reads /")
+    # Its boards file is among others.
+    assert detail.endswith(
+        "; writes nothing; uses devices nothing; a helper does the rest"
+    )
+
+
+def test_what_is_missing_is_not_in_reach(tmp_path):
+    (tmp_path / "node0").touch()
+    needs = base.Needs(
+        readable=("/nonexistent",),
+        writable=(str(tmp_path),),
+        devices=(f"{tmp_path}/node*",),
+        calls=("mlock",),
+    )
+    assert list(trials.reach(needs, has_helper=False)) == [
+        "reads nothing",
+        f"writes {tmp_path}",
+        f"uses devices {tmp_path}/node0",
+        "makes the system calls mlock",
+        "has no helper",
+    ]
 
 
 def test_measured_rates_are_written(run, tmp_path):

@@ -7,7 +7,9 @@ import yaml
 
 from fpgapool.drivers import base
 from fpgapool.drivers import documents
+from fpgapool.drivers import helper
 from fpgapool.drivers.emulator import faults
+from fpgapool.drivers.emulator import files
 
 SLOTS = {"board0": 4, "board1": 2}
 
@@ -27,13 +29,14 @@ def write(tmp_path):
 
 @pytest.fixture
 def make_injector(tmp_path):
-    directory = tmp_path / "faults"
-    directory.mkdir()
+    there = files.Files(tmp_path, tmp_path / "boards.yaml")
+    there.faults_dir.mkdir()
+
+    def asked(device, slot):
+        return helper.Local(there.duties(device, slot))
 
     def make(*standing, version="1"):
-        injector = faults.Injector(
-            faults.faults_path(tmp_path / "boards.yaml"), directory
-        )
+        injector = faults.Injector(there, asked)
         injector.set_boards(standing, SLOTS, version)
         return injector
 

@@ -59,6 +59,12 @@ def test_the_file_is_told_with_the_assignment():
     assert order == ORDER
 
 
+def test_the_signature_is_told_with_the_file():
+    reference = {**MESSAGE["bitstream_ref"], "signature": "c2ln"}
+    members = orders.order_members({**MESSAGE, "bitstream_ref": reference})
+    assert members["file"].signature == "c2ln"
+
+
 def test_an_assignment_without_a_file_needs_none():
     order = state.Order(
         **orders.order_members({**MESSAGE, "bitstream_ref": None})

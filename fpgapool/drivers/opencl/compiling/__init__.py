@@ -6,3 +6,6 @@
 ``compiler`` compiles in a separate process, whose privileges ``confinement``
 drops. ``fpgapool-manage bitstream build`` also uses the compiler.
 """
+
+#: Compiler options for all kernels.
+BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")

@@ -29,6 +29,7 @@ import typing
 
 from fpgapool.common.walls import places
 from fpgapool.drivers import base
+from fpgapool.drivers.opencl import compiling
 from fpgapool.drivers.opencl.compiling import confinement
 from fpgapool.vocabulary import codes
 
@@ -55,7 +56,7 @@ _KEPT = re.compile(
     r"(POCL|OCL|OPENCL|CUDA|ROCR|HIP)_\w+|LD_LIBRARY_PATH|XILINX_XRT"
 )
 #: Variables that name directories with libraries to read.
-_NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
+NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
 #: Variables that name directories for writing; set to the process's own.
 _DIRECTORIES = ("HOME", "POCL_CACHE_DIR", "TMPDIR", "XDG_CACHE_HOME")
 #: The process's own directory. Its real path may have parent directories that
@@ -90,6 +91,7 @@ def compile_source(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     manifest: bytes | None = None,
+    versions: collections.abc.Sequence[str] | None = None,
 ) -> bytes:
     """Compile a program; block until the compiler has ended.
 
@@ -100,9 +102,12 @@ def compile_source(
         device is the target.
     :param manifest: if given, the program must contain the kernels that it
         names.
+    :param versions: if given, the versions that the platform and the driver
+        of the device must have.
     :raises DriverError: ``KERNEL_BUILD_FAILED`` with the end of the
         compiler's log, or the limit that it exceeded; ``INVALID_MANIFEST`` if
-        the program lacks a kernel; ``DEVICE_FAILED`` if no device matches.
+        the program lacks a kernel; ``DEVICE_FAILED`` if no device matches;
+        ``PROCESS_SPENT`` if it has other versions.
     """
     request = {
         "source": source.decode("utf-8", "replace"),
@@ -110,6 +115,7 @@ def compile_source(
         "platform": platform_pattern,
         "device": device_pattern,
         "manifest": None if manifest is None else manifest.decode("utf-8"),
+        "versions": None if versions is None else [*versions],
         "cpu_s": math.ceil(timeout_s),
         "memory_bytes": memory_bytes,
         "worker_pid": os.getpid(),
@@ -345,7 +351,7 @@ def _confine(
         missing.append("its child processes may outlive it (no namespaces)")
     libraries = places.libraries(
         place
-        for name in _NAMING
+        for name in NAMING
         for place in os.environ.get(name, "").split(os.pathsep)
     )
     confinement.reveal(libraries)
@@ -396,7 +402,14 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
             f"device {wanted.device!r:.200}",
         )
     device = fitting[0]
-    options = [*programs.BUILD_OPTIONS, *request["options"]]
+    versions = [device.platform.version, device.driver_version]
+    if request["versions"] not in (None, versions):
+        raise base.DriverError(
+            codes.PROCESS_SPENT,
+            "the OpenCL runtime was replaced after this process had loaded it:"
+            f" its versions are now {versions}",
+        )
+    options = [*compiling.BUILD_OPTIONS, *request["options"]]
     try:
         program = cl.Program(cl.Context([device]), request["source"])
         binary = bytes(program.build(options, [device]).binaries[0])

@@ -26,14 +26,18 @@ def warm_up(threads: bool = False, dies: str = "") -> None:
         threading.Thread(target=signal.pause, daemon=True).start()
 
 
-#: The number of the process that was prepared.
+#: The number of the process that was prepared, and a descriptor of its own.
 PREPARED: list[int] = []
+OPENED: list[int] = []
 
 
 def prepare(threads: bool = False, dies: str = "") -> None:
     """Remember where this was called, or append it to a file and die."""
     del threads
     PREPARED.append(os.getpid())
+    zero = os.open("/dev/zero", os.O_RDONLY)
+    OPENED.append(os.dup2(zero, 100))
+    os.close(zero)
     if dies:
         with open(dies, "a", encoding="utf-8") as file:
             file.write(".")
@@ -60,7 +64,8 @@ def _facts() -> dict[str, object]:
         "prepared": [os.getpid()] == PREPARED,
         "argv": sys.argv[1:],
         "line": line.rstrip(b"\0").decode().split("\0")[1:],
-        "files": sorted(map(int, os.listdir("/proc/self/fd"))),
+        "files": sorted({*map(int, os.listdir("/proc/self/fd"))} - {*OPENED}),
+        "opened": [os.readlink(f"/proc/self/fd/{fd}") for fd in OPENED],
         "input": os.readlink("/proc/self/fd/0"),
         "threads": len(os.listdir("/proc/self/task")),
         "random": random.getrandbits(64),
