@@ -749,15 +749,13 @@ def _check_boards(
         expected.setdefault(key, []).append(slot)
     found = [target for target in boards.targets if target.slots]
     _equal("boards", len(found), len(expected))
-    counts = [0] * len(boards.counts)
     for target in found:
         slot, number = target.slots[0], target.number
         idle = expected[slot.spec.device_id, target.shape]
-        counts[number] = len(idle)
         _equal("idle slots of a board", target.slots, idle)
         _equal("host", boards.host_ids[number], slot.host.id)
         _equal("DMA", boards.dma[number], loads.dma(slot.spec.device_id))
         _equal("in", boards.ingress[number], loads.ingress(slot.host.id))
         _equal("out", boards.egress[number], loads.egress(slot.host.id))
         _equal("slots", boards.slot_counts[number], slot.device_slots)
-    _equal("idle slots of boards", boards.counts.tolist(), counts)
+    _equal("boards with idle slots", boards.with_idle(), found)

@@ -51,8 +51,7 @@ class Target:
 class Boards:
     """The targets of a pool.
 
-    A target keeps its number. The count is 0 in spare entries of the vectors,
-    and for targets without idle slots.
+    A target keeps its number. The vectors have spare entries at the end.
 
     :ivar slot_counts: the number of slots of the target's board, idle or not.
     """
@@ -61,7 +60,8 @@ class Boards:
         self._loads = loads
         self._by_board: dict[tuple[model.DeviceId, str], Target] = {}
         self.targets: list[Target] = []
-        self.counts: _Numbers = np.zeros(16, dtype=np.int64)
+        # The numbers of the targets with idle slots.
+        self._idle: set[int] = set()
         self.host_ids: _Numbers = np.zeros(16, dtype=np.int64)
         self.dma: _Numbers = np.zeros(16, dtype=np.int64)
         self.ingress: _Numbers = np.zeros(16, dtype=np.int64)
@@ -69,16 +69,16 @@ class Boards:
         self.slot_counts: _Numbers = np.zeros(16, dtype=np.int64)
 
     def _grow(self) -> None:
-        more = np.zeros(len(self.counts), dtype=np.int64)
-        self.counts = np.append(self.counts, more)
+        more = np.zeros(len(self.host_ids), dtype=np.int64)
         self.host_ids = np.append(self.host_ids, more)
         self.dma = np.append(self.dma, more)
         self.ingress = np.append(self.ingress, more)
         self.egress = np.append(self.egress, more)
         self.slot_counts = np.append(self.slot_counts, more)
 
-    def at(self, numbers: _Numbers) -> list[Target]:
-        return [self.targets[number] for number in numbers.tolist()]
+    def with_idle(self) -> list[Target]:
+        """Return the targets with idle slots, by number."""
+        return [self.targets[number] for number in sorted(self._idle)]
 
     def of(self, slot: slots.Slot) -> Target:
         """Return the target of an idle slot."""
@@ -92,7 +92,7 @@ class Boards:
             target = Target(len(self.targets), slot.shape)
             self._by_board[key] = target
             self.targets.append(target)
-            if target.number == len(self.counts):
+            if target.number == len(self.host_ids):
                 self._grow()
         if target.slots:
             bisect.insort(target.slots, slot, key=_NUMBER)
@@ -100,7 +100,7 @@ class Boards:
             # The board or its host may have been replaced.
             target.slots.append(slot)
             self._describe(target.number, slot)
-        self.counts[target.number] += 1
+            self._idle.add(target.number)
 
     def _describe(self, number: int, slot: slots.Slot) -> None:
         host_id, loads = slot.host.id, self._loads
@@ -117,4 +117,5 @@ class Boards:
         """Remove a slot that is no longer idle."""
         target = self._by_board[slot.spec.device_id, slot.shape]
         target.slots.remove(slot)
-        self.counts[target.number] -= 1
+        if not target.slots:
+            self._idle.remove(target.number)

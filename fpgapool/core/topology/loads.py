@@ -185,7 +185,7 @@ class Loads:
         flow = Flow(self.uses(job, spec, return_ratio))
         self.flows[spec.id] = flow
         for pipe, _ in flow.uses:
-            self.counts[pipe] += 1
+            self.counts[pipe] = self.counts.item(pipe) + 1.0
         self._add(flow, bytes_per_s)
 
     def drop(self, slot_id: model.SlotId) -> float:
@@ -195,8 +195,9 @@ class Loads:
         bytes_per_s = flow.bytes_per_s
         self._add(flow, -bytes_per_s)
         for pipe, _ in flow.uses:
-            self.counts[pipe] -= 1
-            if not self.counts[pipe]:
+            count = self.counts.item(pipe) - 1.0
+            self.counts[pipe] = count
+            if not count:
                 # Discard rounding errors.
                 self.loads[pipe] = 0.0
         return bytes_per_s
@@ -215,5 +216,6 @@ class Loads:
     def _add(self, flow: Flow, bytes_per_s: float) -> None:
         flow.bytes_per_s += bytes_per_s
         for pipe, cost in flow.uses:
-            self.loads[pipe] += cost * bytes_per_s
+            # numpy's own numbers would add several times slower.
+            self.loads[pipe] = self.loads.item(pipe) + cost * bytes_per_s
             self.changed.add(pipe)

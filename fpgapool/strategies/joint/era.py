@@ -237,7 +237,10 @@ class _Pass:
         # A pipe of unknown capacity counts as entirely free.
         free = np.minimum(left, _MOST) / np.minimum(capacities, _MOST)
         self._is_free: _Flags = free >= options.min_free
-        self._targets: _Numbers = self._boards.counts.nonzero()[0]
+        self._idle = self._boards.with_idle()
+        self._targets: _Numbers = np.array(
+            [target.number for target in self._idle], dtype=np.int64
+        )
 
     def _promising(self) -> _Numbers:
         """Return the kinds that may be allowed somewhere.
@@ -396,7 +399,7 @@ class _Pass:
         fits = [
             [
                 target.slot_for(groups[number], "") is not None
-                for target in self._boards.at(self._targets)
+                for target in self._idle
             ]
             for number in found.tolist()
         ]
@@ -439,13 +442,12 @@ class _Pass:
             return peaks
         peaks = np.repeat(peaks, len(self._targets), axis=1)
         library = self._view.accelerators
-        targets = self._boards.at(self._targets)
         for place, number in enumerate(self._numbers.tolist()):
             kind = self._columns.kinds[number]
             found = library.get(kind.accelerator) if kind else None
             if found is not None and found.peaks_bytes_per_s:
                 peaks[place] = [
-                    found.peak_in(target.shape) for target in targets
+                    found.peak_in(target.shape) for target in self._idle
                 ]
         return peaks
 
@@ -489,7 +491,7 @@ class _Pass:
                 self._first if self._is_local[kind, at] else self._far_first
             )
             record = self._record(int(first[kind]))
-            target = self._boards.targets[self._targets[at]]
+            target = self._idle[at]
             group = typing.cast(queued.JobGroup, record.group)
             slot = typing.cast(
                 slots.Slot, target.slot_for(group, record.job.accelerator)

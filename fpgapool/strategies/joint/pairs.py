@@ -243,10 +243,7 @@ class Decision:
         """Find the best pair of all kinds that are shown."""
         kinds, boards = self._kinds, self._boards
         kinds.refresh(self._now)
-        offers = [
-            self._offer(target)
-            for target in boards.at(boards.counts.nonzero()[0])
-        ]
+        offers = [self._offer(target) for target in boards.with_idle()]
         for offer in offers:
             if offer.host_id in kinds.on_host:
                 self._stay(offer)
