@@ -35,6 +35,7 @@ from fpgapool.agent.host import monitor
 from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import desks
 from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import processes
@@ -242,12 +243,14 @@ class Agent:
                 processes.DESK_MODULE: {},
             },
         )
+        self.cgroups = cgroups.Cgroups(settings.host_uuid)
         self.workers = workers.Workers(
             settings,
             self.loop,
             self._counts,
             self._happened,
             self._fork_server,
+            self.cgroups,
         )
         self.desks = desks.Desks(
             settings,
@@ -256,6 +259,7 @@ class Agent:
             self._happened,
             self._reporter.soon,
             self._fork_server,
+            self.cgroups,
         )
         self._front_door = frontdoor.FrontDoor(
             settings,
@@ -289,6 +293,10 @@ class Agent:
 
     def _start_parts(self) -> None:
         if self._devices:
+            # The fork server is in the same one as the agent.
+            self.cgroups.start()
+            for sentence in self.cgroups.missing():
+                LOG.warning("Workers and desks share limits: %s", sentence)
             self._fork_server.launch()
             self._load_cache()
             self._fetch_caller.start()

@@ -107,6 +107,7 @@ class ChildSettings:
     :ivar orphan_s: time after which a process without agent and clients ends.
     :ivar exit_with_agent: whether the process ends when the agent disconnects.
     :ivar log_file: path of the log, or None for standard error.
+    :ivar cgroup: path of the process's cgroup, or None to stay where it is.
     """
 
     control_socket: str = checked(_path)
@@ -120,6 +121,7 @@ class ChildSettings:
     exit_with_agent: bool = False
     log_file: str | None = None
     log_level: str = one_of(LEVELS, "INFO")
+    cgroup: str | None = None
 
     @property
     def log_name(self) -> str:

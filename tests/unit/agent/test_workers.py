@@ -12,6 +12,7 @@ import pytest
 from fpgapool.agent import settings
 from fpgapool.agent.supervision import link
 from fpgapool.agent.supervision import unread
+from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import workers
 from fpgapool.protocol import messages
 from tests.harness import mapping
@@ -51,12 +52,15 @@ class Site:
             chunk_bytes=mapping.BUFFERS_BYTES,
             window_chunks=1,
         )
-        self.supervisor = workers.Workers(made, Loop(), None, None, None)
+        self.supervisor = workers.Workers(
+            made, Loop(), None, None, None, cgroups.Cgroups("host")
+        )
         self.supervisor._emit = lambda *_event: None
         self._agent_end, self.worker_end = socket.socketpair()
         self._agent_end.setblocking(False)
         self.child = workers._WorkerProcess(
             title="worker",
+            name="worker-board0.0",
             control_path="",
             data_path="",
             log_file=None,

@@ -335,7 +335,9 @@ class DataSession:
                 work = self._next()
             while work is not None:
                 work = self._do(work)
-        except processing.Failure as failure:
+        except (processing.Failure, MemoryError) as exc:
+            has_code = isinstance(exc, processing.Failure)
+            failure = exc if has_code else processing.out_of_memory()
             with self.lock:
                 self.fail(failure)
             self.processor.drop()

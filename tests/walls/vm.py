@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs tests on Debian's own kernel, in a virtual machine with cgroup v2.
+
+The machine has this one's files, read-only, and its own /tmp, /run and /var.
+It runs the tests of this directory as root and then as ``nobody``, each in a
+cgroup that is the user's own, as systemd makes one with ``Delegate=``.
+
+usage: python -m tests.walls.vm [ARGUMENT OF PYTEST]...
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable
+
+from tests.unit.tree import ROOT
+
+_PLACE = ROOT / "build/vm"
+_MEMORY_MIB = 3072
+_LIMIT_S = 1500
+
+#: What the kernel needs to reach the files, in the order of their needs.
+_MODULES = (
+    "virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev"
+    " virtio_pci 9pnet 9pnet_virtio netfs fscache 9p"
+).split()
+
+_ENDED = re.compile(r"^the tests ended with status (\d+)$")
+
+#: The first process: it makes the machine's files, and becomes the second.
+_INIT = """\
+#!/bin/busybox sh
+PATH=/bin
+for module in {modules}; do
+    busybox insmod /modules/$module.ko || busybox poweroff -f
+done
+busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,\
+msize=512000 root /root || busybox poweroff -f
+busybox mount -t proc proc /root/proc
+busybox mount -t sysfs sysfs /root/sys
+busybox mount -t devtmpfs devtmpfs /root/dev
+busybox mkdir -p /root/dev/shm
+for directory in dev/shm tmp run var; do
+    busybox mount -t tmpfs -o mode=1777 tmpfs /root/$directory
+done
+busybox mount -t cgroup2 cgroup2 /root/sys/fs/cgroup
+{again}
+busybox cp /bin/busybox /second /root/run
+exec busybox switch_root -c /dev/console /root /run/busybox sh /run/second
+"""
+
+#: The second process: runs the tests. The last line is for the harness.
+_SECOND = """\
+PATH=/usr/bin:/usr/sbin:/run
+export PYTHONDONTWRITEBYTECODE=1 TMPDIR=/tmp HOME=/tmp WALLS_IN_VM=1
+busybox ip link set lo up
+cd {root}
+ulimit -c 0
+status=0
+for user in root nobody; do
+    group=/sys/fs/cgroup/$user.service
+    echo "+cpu +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
+    busybox mkdir $group
+    busybox chown $user $group $group/cgroup.procs \
+$group/cgroup.subtree_control
+    echo "== $user, $(busybox uname -r)"
+    (
+        busybox sh -c 'echo $PPID' >$group/cgroup.procs
+        exec /usr/bin/setpriv --reuid $user --regid $(busybox id -g $user) \
+--clear-groups .venv/bin/python -m pytest -p no:cacheprovider \
+--color=no -n 0 {arguments}
+    ) || status=$?
+done
+echo "the tests ended with status $status"
+busybox poweroff -f
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the tests in the machine; return pytest's exit status."""
+    if not list(_PLACE.glob("boot/vmlinuz-*")):
+        subprocess.run([ROOT / "tools/install-vm", _PLACE], check=True)
+    (kernel,) = _PLACE.glob("boot/vmlinuz-*")
+    initrd = _PLACE / "initrd"
+    initrd.write_bytes(_archive(_files(arguments or ["tests/walls"])))
+    command = [
+        "qemu-system-x86_64",
+        *("-accel", "tcg", "-cpu", "max", "-smp", "2"),
+        *("-m", str(_MEMORY_MIB), "-no-reboot", "-nodefaults"),
+        *("-display", "none", "-serial", "stdio"),
+        *("-kernel", str(kernel), "-initrd", str(initrd)),
+        *("-append", "console=ttyS0 quiet panic=-1 rdinit=/init"),
+        "-virtfs",
+        "local,path=/,mount_tag=root,security_model=none,readonly=on,"
+        "multidevs=remap",
+    ]
+    status = 1
+    with subprocess.Popen(
+        ["timeout", str(_LIMIT_S), *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+    ) as machine:
+        assert machine.stdout is not None
+        for line in machine.stdout:
+            text = line.rstrip()
+            if ended := _ENDED.match(text):
+                status = int(ended[1])
+            else:
+                sys.stdout.write(f"{text}\n")
+                sys.stdout.flush()
+    return status
+
+
+def _files(arguments: list[str]) -> Iterable[tuple[str, int, bytes]]:
+    """Yield what the machine starts with: names, modes and contents."""
+    # Its own /tmp must not hide the tests.
+    again = "\n".join(
+        [
+            f"busybox mkdir -p /root{ROOT}",
+            "busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,"
+            f"cache=loose,msize=512000 repository /root{ROOT}",
+        ]
+        if ROOT.parts[1] in ("tmp", "run", "var")
+        else []
+    )
+    init = _INIT.format(modules=" ".join(_MODULES), again=again)
+    second = _SECOND.format(
+        root=shlex.quote(str(ROOT)), arguments=shlex.join(arguments)
+    )
+    for name in ("bin", "dev", "modules", "root"):
+        yield name, 0o040755, b""
+    yield "init", 0o100755, init.encode()
+    yield "second", 0o100644, second.encode()
+    yield "bin/busybox", 0o100755, (_PLACE / "bin/busybox").read_bytes()
+    for name in _MODULES:
+        (path,) = _PLACE.glob(f"lib/modules/*/kernel/**/{name}.ko")
+        yield f"modules/{name}.ko", 0o100644, path.read_bytes()
+
+
+def _archive(files: Iterable[tuple[str, int, bytes]]) -> bytes:
+    """Return an archive for the kernel: cpio, in the format newc."""
+    parts = []
+    for number, (name, mode, data) in enumerate(
+        [*files, ("TRAILER!!!", 0, b"")], 1
+    ):
+        path = name.encode() + b"\0"
+        fields = (
+            *(number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0),
+            *(len(path), 0),
+        )
+        head = b"070701" + b"".join(b"%08X" % field for field in fields)
+        for part in (head + path, data):
+            parts.append(part + b"\0" * (-len(part) % 4))
+    return b"".join(parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
