@@ -11,7 +11,6 @@ usage: python -m tests.walls.vm [ARGUMENT OF PYTEST]...
 
 from __future__ import annotations
 
-import pathlib
 import re
 import shlex
 import subprocess
@@ -66,6 +65,9 @@ for user in root nobody; do
     group=/sys/fs/cgroup/$user.service
     echo "+cpu +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
     busybox mkdir $group
+    # As MemoryMax= and TasksMax= of the agent's unit.
+    echo 1G >$group/memory.max
+    echo 4096 >$group/pids.max
     busybox chown $user $group $group/cgroup.procs \
 $group/cgroup.subtree_control
     echo "== $user, $(busybox uname -r)"

@@ -77,7 +77,7 @@ class Cgroups:
         home = _own(self._proc)
         if home is None:
             self._missing = [
-                "cgroup v2 is not mounted: start the host with"
+                "the host does not use cgroup v2: start its kernel with"
                 " systemd.unified_cgroup_hierarchy=1"
             ]
             return
@@ -179,6 +179,9 @@ def _own(proc: pathlib.Path) -> pathlib.Path | None:
         lines = (proc / "cgroup").read_text().splitlines()
         mounts = (proc / "mountinfo").read_text().splitlines()
     except OSError:
+        return None
+    if any(":memory:" in line for line in lines):
+        # Version 1 has it, even if version 2 is mounted beside it.
         return None
     names = [line[3:] for line in lines if line.startswith("0::")]
     for line in mounts:
