@@ -14,6 +14,8 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool.agent import service
+from fpgapool.agent.supervision import children
+from fpgapool.agent.supervision import forks
 from tests.functional.agent import harness
 from tests.functional.worker import harness as worker_harness
 from tests.walls import greedy
@@ -31,15 +33,20 @@ Start = Callable[..., tuple[harness.Host, service.Agent]]
 
 
 @pytest.fixture
-def start(directory: pathlib.Path) -> Iterator[Start]:
+def start(
+    directory: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Start]:
     """Start a host whose processes have cgroups, and wait for its slots."""
     hosts = []
+    # Emulated processors are slow.
+    for module in (children, forks):
+        monkeypatch.setattr(module, "START_TIMEOUT_S", harness.TIMEOUT_S)
 
     def started(**settings: object) -> tuple[harness.Host, service.Agent]:
         host = harness.Host(
             directory,
             driver_path=f"{greedy.__name__}:{greedy.GreedyDriver.__name__}",
-            **settings,
+            **{"worker_timeout_s": harness.TIMEOUT_S, **settings},
         )
         hosts.append(host)
         agent = host.start()

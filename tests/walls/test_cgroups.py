@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-import time
 
 import pytest
 
@@ -62,15 +61,6 @@ def end_of(host: harness.Host, slot: int, generation: int) -> tuple[str, str]:
     return told.last_result.state, told.last_result.code
 
 
-def latencies_s(client: worker_harness.Client, until: float) -> list[float]:
-    found = []
-    while time.monotonic() < until or len(found) < 20:
-        began = time.monotonic()
-        assert client.run(PIECE) == PIECE
-        found.append(time.monotonic() - began)
-    return found
-
-
 # With no limit of its own, the kernel chooses the process that uses most.
 @pytest.mark.parametrize("limit_bytes", [256 * MIB, 0], ids=["own", "none"])
 def test_a_session_that_takes_all_memory_ends_alone(start, limit_bytes):
@@ -85,7 +75,7 @@ def test_a_session_that_takes_all_memory_ends_alone(start, limit_bytes):
     ):
         assert others.run(PIECE) == PIECE
     assert end_of(host, 0, 8) == (states.FAILED, codes.OUT_OF_MEMORY)
-    assert agent.workers.ended == {("board0", "out_of_memory"): 1}
+    assert agent.workers.ended["board0", "out_of_memory"] == 1
     assert others.run(PIECE) == PIECE
     assert test_workers.pid_of(agent, 1) == neighbour
     host.conductor.wait_for_slot(0, lambda one: one.state == "idle")
