@@ -3,8 +3,8 @@
 """Runs tests on Debian's own kernel, in a virtual machine with cgroup v2.
 
 The machine has this one's files, read-only, and its own /tmp, /run and /var.
-It runs the tests of this directory as root and then as ``nobody``, each in a
-cgroup that is the user's own, as systemd makes one with ``Delegate=``.
+Its systemd runs the tests of this directory as root and then as ``nobody``, in
+units with ``Delegate=``.
 
 usage: python -m tests.walls.vm [ARGUMENT OF PYTEST]...
 """
@@ -21,7 +21,7 @@ from tests.unit.tree import ROOT
 
 _PLACE = ROOT / "build/vm"
 _MEMORY_MIB = 3072
-_LIMIT_S = 1500
+_LIMIT_S = 2400
 
 #: What the kernel needs to reach the files, in the order of their needs.
 _MODULES = (
@@ -31,15 +31,18 @@ _MODULES = (
 
 _ENDED = re.compile(r"^the tests ended with status (\d+)$")
 
-#: The first process: it makes the machine's files, and becomes the second.
+#: The first process: it makes the machine's files, and becomes systemd.
 _INIT = """\
 #!/bin/busybox sh
 PATH=/bin
 for module in {modules}; do
     busybox insmod /modules/$module.ko || busybox poweroff -f
 done
-busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,\
-msize=512000 root /root || busybox poweroff -f
+attach() {{
+    busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,\
+msize=512000 root $1 || busybox poweroff -f
+}}
+attach /root
 busybox mount -t proc proc /root/proc
 busybox mount -t sysfs sysfs /root/sys
 busybox mount -t devtmpfs devtmpfs /root/dev
@@ -48,38 +51,59 @@ for directory in dev/shm tmp run var; do
     busybox mount -t tmpfs -o mode=1777 tmpfs /root/$directory
 done
 busybox mount -t cgroup2 cgroup2 /root/sys/fs/cgroup
-{again}
-busybox cp /bin/busybox /second /root/run
-exec busybox switch_root -c /dev/console /root /run/busybox sh /run/second
+# Its own /tmp must not hide the tests.
+if ! [ -e /root{root} ]; then
+    busybox mkdir /other
+    attach /other
+    busybox mkdir -p /root{root}
+    busybox mount -o bind /other{root} /root{root}
+fi
+busybox mkdir -p /root/run/systemd/system
+busybox cp /walls.service /tests@.service /root/run/systemd/system
+busybox cp /bin/busybox /walls /root/run
+exec busybox switch_root -c /dev/console /root /lib/systemd/systemd \
+--unit=walls.service
 """
 
-#: The second process: runs the tests. The last line is for the harness.
-_SECOND = """\
+_UNIT = """\
+[Unit]
+DefaultDependencies=no
+[Service]
+Type=oneshot
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/ttyS0
+"""
+
+#: What systemd starts. The last line is for the harness.
+_WALLS = f"""\
+{_UNIT}
+ExecStart=/bin/sh /run/walls
+"""
+_SCRIPT = """\
 PATH=/usr/bin:/usr/sbin:/run
-export PYTHONDONTWRITEBYTECODE=1 TMPDIR=/tmp HOME=/tmp WALLS_IN_VM=1
 busybox ip link set lo up
-cd {root}
-ulimit -c 0
 status=0
 for user in root nobody; do
-    group=/sys/fs/cgroup/$user.service
-    echo "+cpu +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
-    busybox mkdir $group
-    # As MemoryMax= and TasksMax= of the agent's unit.
-    echo 1G >$group/memory.max
-    echo 4096 >$group/pids.max
-    busybox chown $user $group $group/cgroup.procs \
-$group/cgroup.subtree_control
-    echo "== $user, $(busybox uname -r)"
-    (
-        busybox sh -c 'echo $PPID' >$group/cgroup.procs
-        exec /usr/bin/setpriv --reuid $user --regid $(busybox id -g $user) \
---clear-groups .venv/bin/python -m pytest -p no:cacheprovider \
---color=no -n 0 {arguments}
-    ) || status=$?
+    echo "== $user, $(busybox uname -r), $(systemctl --version | head -n 1)"
+    systemctl start tests@$user || status=1
 done
 echo "the tests ended with status $status"
 busybox poweroff -f
+"""
+
+#: As the agent's unit in what concerns cgroups.
+_TESTS = f"""\
+{_UNIT}
+User=%i
+Delegate=memory pids cpu
+MemoryMax=1G
+TasksMax=4096
+LimitCORE=0
+Environment=PYTHONDONTWRITEBYTECODE=1 HOME=/tmp WALLS_IN_VM=1
+WorkingDirectory={{root}}
+ExecStart={{root}}/.venv/bin/python -m pytest -p no:cacheprovider \\
+    --color=no -n 0 {{arguments}}
 """
 
 
@@ -106,12 +130,10 @@ def main(arguments: list[str]) -> int:
         ["timeout", str(_LIMIT_S), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        encoding="utf-8",
-        errors="replace",
     ) as machine:
         assert machine.stdout is not None
         for line in machine.stdout:
-            text = line.rstrip()
+            text = line.decode(errors="replace").rstrip()
             if ended := _ENDED.match(text):
                 status = int(ended[1])
             else:
@@ -122,24 +144,15 @@ def main(arguments: list[str]) -> int:
 
 def _files(arguments: list[str]) -> Iterable[tuple[str, int, bytes]]:
     """Yield what the machine starts with: names, modes and contents."""
-    # Its own /tmp must not hide the tests.
-    again = "\n".join(
-        [
-            f"busybox mkdir -p /root{ROOT}",
-            "busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,"
-            f"cache=loose,msize=512000 repository /root{ROOT}",
-        ]
-        if ROOT.parts[1] in ("tmp", "run", "var")
-        else []
-    )
-    init = _INIT.format(modules=" ".join(_MODULES), again=again)
-    second = _SECOND.format(
-        root=shlex.quote(str(ROOT)), arguments=shlex.join(arguments)
-    )
+    root = shlex.quote(str(ROOT))
+    init = _INIT.format(modules=" ".join(_MODULES), root=root)
+    tests = _TESTS.format(root=root, arguments=shlex.join(arguments))
     for name in ("bin", "dev", "modules", "root"):
         yield name, 0o040755, b""
     yield "init", 0o100755, init.encode()
-    yield "second", 0o100644, second.encode()
+    yield "walls", 0o100644, _SCRIPT.encode()
+    yield "walls.service", 0o100644, _WALLS.encode()
+    yield "tests@.service", 0o100644, tests.encode()
     yield "bin/busybox", 0o100755, (_PLACE / "bin/busybox").read_bytes()
     for name in _MODULES:
         (path,) = _PLACE.glob(f"lib/modules/*/kernel/**/{name}.ko")
