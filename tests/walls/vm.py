@@ -38,11 +38,9 @@ PATH=/bin
 for module in {modules}; do
     busybox insmod /modules/$module.ko || busybox poweroff -f
 done
-attach() {{
-    busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,\
-msize=512000 root $1 || busybox poweroff -f
-}}
-attach /root
+busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,\
+msize=512000 root /root || busybox poweroff -f
+busybox mount -o bind /root{root} /tests
 busybox mount -t proc proc /root/proc
 busybox mount -t sysfs sysfs /root/sys
 busybox mount -t devtmpfs devtmpfs /root/dev
@@ -52,12 +50,8 @@ for directory in dev/shm tmp run var; do
 done
 busybox mount -t cgroup2 cgroup2 /root/sys/fs/cgroup
 # Its own /tmp must not hide the tests.
-if ! [ -e /root{root} ]; then
-    busybox mkdir /other
-    attach /other
-    busybox mkdir -p /root{root}
-    busybox mount -o bind /other{root} /root{root}
-fi
+busybox mkdir -p /root{root}
+busybox mount -o bind /tests /root{root}
 busybox mkdir -p /root/run/systemd/system
 busybox cp /walls.service /tests@.service /root/run/systemd/system
 busybox cp /bin/busybox /walls /root/run
@@ -147,7 +141,7 @@ def _files(arguments: list[str]) -> Iterable[tuple[str, int, bytes]]:
     root = shlex.quote(str(ROOT))
     init = _INIT.format(modules=" ".join(_MODULES), root=root)
     tests = _TESTS.format(root=root, arguments=shlex.join(arguments))
-    for name in ("bin", "dev", "modules", "root"):
+    for name in ("bin", "dev", "modules", "root", "tests"):
         yield name, 0o040755, b""
     yield "init", 0o100755, init.encode()
     yield "walls", 0o100644, _SCRIPT.encode()
