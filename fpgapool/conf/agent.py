@@ -333,7 +333,9 @@ from taking the memory of all, set a limit that the largest accelerator needs,
 at least 512 MiB: buffers take up to 2 × ``window_chunks`` × ``chunk_bytes``,
 and cached blocks ``block_cache_bytes``.
 
-This requires cgroup v2, and ``Delegate=memory pids cpu`` in the unit.
+This requires cgroup v2, and ``Delegate=memory pids cpu`` in the unit. Without,
+only what a worker allocates for itself is limited, with the stacks of its
+threads, and a session that needs more ends with ``OUT_OF_MEMORY``, too.
 """,
     ),
     cfg.IntOpt(

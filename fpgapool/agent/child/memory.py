@@ -7,6 +7,18 @@ from __future__ import annotations
 import resource
 
 
+def limit(cgroup: str | None, memory_bytes: int) -> None:
+    """Let this process use what its cgroup allows or, without one, the bytes.
+
+    :param memory_bytes: 0 for no limit.
+    :raises OSError: if the cgroup is not there.
+    """
+    if cgroup is not None:
+        enter(cgroup)
+    elif memory_bytes:
+        bound(memory_bytes)
+
+
 def enter(cgroup: str) -> None:
     """Move this process to a cgroup.
 

@@ -61,13 +61,12 @@ def main(
     except (OSError, child_settings.InvalidSettings) as exc:
         sys.stderr.write(f"{codes.INVALID_SETTINGS}: {exc}\n")
         return EXIT_USAGE
-    if settings.cgroup is not None:
-        # From here on, memory is charged to it.
-        try:
-            memory.enter(settings.cgroup)
-        except OSError as exc:
-            sys.stderr.write(f"cannot enter {settings.cgroup}: {exc}\n")
-            return EXIT_FAILURE
+    # From here on, memory is charged to this process.
+    try:
+        memory.limit(settings.cgroup, settings.memory_bytes)
+    except OSError as exc:
+        sys.stderr.write(f"cannot enter {settings.cgroup}: {exc}\n")
+        return EXIT_FAILURE
     # Leave the agent's terminal and process group: the signals sent to them
     # are not meant for this process.
     if os.getsid(0) != os.getpid():

@@ -108,6 +108,7 @@ class ChildSettings:
     :ivar exit_with_agent: whether the process ends when the agent disconnects.
     :ivar log_file: path of the log, or None for standard error.
     :ivar cgroup: path of the process's cgroup, or None to stay where it is.
+    :ivar memory_bytes: what it may allocate, if it has no cgroup; 0: no limit.
     """
 
     control_socket: str = checked(_path)
@@ -122,6 +123,7 @@ class ChildSettings:
     log_file: str | None = None
     log_level: str = one_of(LEVELS, "INFO")
     cgroup: str | None = None
+    memory_bytes: int = number(0, 2**50, default=0)
 
     @property
     def log_name(self) -> str:

@@ -237,6 +237,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             "exit_with_agent": not settings.workers_outlive_agent,
             "log_file": child.log_file,
             "cgroup": self._cgroups.path(child.name),
+            "memory_bytes": self._limits().memory_bytes,
         }
 
     def _link(

@@ -29,7 +29,7 @@ _BOUNDED = """
 from fpgapool.agent.child import memory
 
 before = bytearray(48 << 20)
-memory.bound(32 << 20)
+memory.limit(None, 32 << 20)
 some = bytearray(16 << 20)
 try:
     bytearray(64 << 20)
@@ -50,7 +50,7 @@ def test_a_process_that_cannot_enter_its_cgroup_does_not_start(
 ) -> None:
     """It would use memory that another one is charged for."""
     cgroup = tmp_path / "worker"
-    found = types.SimpleNamespace(cgroup=str(cgroup))
+    found = types.SimpleNamespace(cgroup=str(cgroup), memory_bytes=0)
     monkeypatch.setattr(sys, "argv", ["worker", "{}"])
     status = process.main("worker", lambda _text: found, lambda _: 0)
     assert status == process.EXIT_FAILURE

@@ -243,6 +243,7 @@ def test_a_session_without_memory_ends_and_its_worker_does_not(
     client = Client(made)
     monkeypatch.setattr(owner, where, fail)
     client.send(0)
+    waiting.wait_until(lambda: made.ended, "the session's end")
     client.close()
     made.stop("OK", "")
     ended = [one for one in ends if isinstance(one, state.Ended)]

@@ -336,10 +336,10 @@ class DataSession:
             while work is not None:
                 work = self._do(work)
         except (processing.Failure, MemoryError) as exc:
-            has_code = isinstance(exc, processing.Failure)
-            failure = exc if has_code else processing.out_of_memory()
+            if isinstance(exc, MemoryError):
+                exc = processing.out_of_memory()
             with self.lock:
-                self.fail(failure)
+                self.fail(exc)
             self.processor.drop()
             self.rest()
         except BaseException:
