@@ -51,6 +51,12 @@ def group_of(pid: int) -> pathlib.Path:
     return pathlib.Path("/sys/fs/cgroup" + line.removeprefix("0::"))
 
 
+def killed_in(group: pathlib.Path) -> int:
+    """Return how many processes below a cgroup were killed for memory."""
+    lines = (group / "memory.events").read_text().splitlines()
+    return int(dict(line.split() for line in lines)["oom_kill"])
+
+
 def end_of(host: harness.Host, slot: int, generation: int) -> tuple[str, str]:
     told = host.conductor.wait_for_slot(
         slot,
@@ -97,8 +103,10 @@ def test_a_worker_that_starts_threads_leaves_some_for_others(start):
 
 def test_a_desk_that_takes_all_memory_ends_alone(start):
     host, agent = start(desk_memory_bytes=40 * MIB)
-    grouphosts.start_group(host)
+    grouphosts.serve_group(host, agent)
     first = test_groups.desk_pid(agent)
+    home = group_of(first).parent
+    killed = killed_in(home)
     pids = [test_workers.pid_of(agent, slot) for slot in (0, 1)]
     with test_groups.open_group(host) as group:
         for _ in range(60):
@@ -106,6 +114,7 @@ def test_a_desk_that_takes_all_memory_ends_alone(start):
         waiting.wait_until(
             lambda: test_groups.desk_pid(agent) != first, "another desk"
         )
+    assert killed_in(home) > killed
     assert [test_workers.pid_of(agent, slot) for slot in (0, 1)] == pids
 
 
