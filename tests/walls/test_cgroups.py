@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
+import threading
 
 import pytest
 
 from fpgapool.agent import service
 from fpgapool.agent.supervision import workers
+from fpgapool.client import errors
+from fpgapool.client.groups import group as group_client
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -101,6 +105,13 @@ def test_a_worker_that_starts_threads_leaves_some_for_others(start):
     assert others.run(PIECE) == PIECE
 
 
+def fill(group: group_client.Group) -> None:
+    """Submit as many tasks as may wait, none of which ends."""
+    with contextlib.suppress(errors.FpgapoolError):
+        for _ in range(62):
+            group.submit(bytes(MIB - 1024), params={"take": "time"})
+
+
 def test_a_desk_that_takes_all_memory_ends_alone(start):
     host, agent = start(desk_memory_bytes=40 * MIB)
     grouphosts.serve_group(host, agent)
@@ -109,11 +120,12 @@ def test_a_desk_that_takes_all_memory_ends_alone(start):
     killed = killed_in(home)
     pids = [test_workers.pid_of(agent, slot) for slot in (0, 1)]
     with test_groups.open_group(host) as group:
-        for _ in range(60):
-            group.submit(bytes(MIB), params={"take": "time"})
+        submitting = threading.Thread(target=fill, args=(group,))
+        submitting.start()
         waiting.wait_until(
             lambda: test_groups.desk_pid(agent) != first, "another desk"
         )
+    submitting.join()
     assert killed_in(home) > killed
     assert [test_workers.pid_of(agent, slot) for slot in (0, 1)] == pids
 
