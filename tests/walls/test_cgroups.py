@@ -119,12 +119,14 @@ def test_a_desk_that_takes_all_memory_ends_alone(start):
     home = group_of(first).parent
     killed = killed_in(home)
     pids = [test_workers.pid_of(agent, slot) for slot in (0, 1)]
-    with test_groups.open_group(host) as group:
-        submitting = threading.Thread(target=fill, args=(group,))
-        submitting.start()
-        waiting.wait_until(
-            lambda: test_groups.desk_pid(agent) != first, "another desk"
-        )
+    group = test_groups.open_group(host)
+    submitting = threading.Thread(target=fill, args=(group,))
+    submitting.start()
+    waiting.wait_until(
+        lambda: test_groups.desk_pid(agent) != first, "another desk"
+    )
+    with contextlib.suppress(errors.FpgapoolError):
+        group.close(timeout_s=0.1)
     submitting.join()
     assert killed_in(home) > killed
     assert [test_workers.pid_of(agent, slot) for slot in (0, 1)] == pids
