@@ -25,7 +25,7 @@ STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
 SHELL_SCRIPTS := devstack/plugin.sh devstack/settings devstack/lib/fpgapool \
     tests/functional/devstack/standins.sh tools/apt-install \
     tools/create-venv tools/install-browser tools/install-services \
-    tools/install-java tools/install-simgrid .ci/run
+    tools/install-java tools/install-simgrid tools/install-vm .ci/run
 
 # Without git's history (an unpacked archive, or a checkout that belongs to
 # another user) pbr cannot tell the version; it does not matter here.
@@ -194,6 +194,13 @@ spark-venv: ## install Spark and, if missing, Java
 test-spark: spark-venv ## test fpgapool.spark with real executors; minutes
 	@echo "== testing fpgapool.spark"
 	@$(SPARK_VENV)/bin/python -m pytest tests/spark
+
+.PHONY: test-walls
+test-walls: $(VENV)/.installed-test ## attack workers, on Debian's kernel, too; minutes
+	@echo "== attacking workers and desks on this machine's kernel"
+	@$(BIN)/python -m pytest tests/walls
+	@echo "== attacking workers and desks in a virtual machine"
+	@$(BIN)/python -m tests.walls.vm
 
 .PHONY: figures
 figures: $(VENV)/.installed-test ## papers' figures, into figures-out/; ONLY="7 12"

@@ -86,7 +86,8 @@ counter fpgapool_agent_workers_started_total{host,device} = workers.started
     Worker processes that the agent has started.
 counter fpgapool_agent_workers_ended_total{host,device,how} = workers.ended
     Worker processes that have ended: left to be replaced by a new one, killed
-    by the agent, or died.
+    by the agent, killed by the kernel for lack of memory (out_of_memory), or
+    died.
 counter fpgapool_agent_orders_refused_total{host,reason} = table.refusals
     Orders from conductors that the agent refused, by the part that was
     invalid.

@@ -29,7 +29,6 @@ from fpgapool.agent.bitstreams import fetching
 from fpgapool.agent.bitstreams import trust
 from fpgapool.agent.child import process
 from fpgapool.agent.child import room
-from fpgapool.agent.child import settings as child_settings
 from fpgapool.agent.door import frontdoor
 from fpgapool.agent.door import slots
 from fpgapool.agent.host import boards
@@ -37,6 +36,7 @@ from fpgapool.agent.host import monitor
 from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import desks
 from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import processes
@@ -105,7 +105,7 @@ class Agent:
         # Each session with an untrusted bitstream would cause a log line.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self.faults: dict[str, str | None] = {}
-        self.not_isolated = room.missing(settings.isolation)
+        self.not_isolated: list[str] = []
         self._server: typing.Any = None
         self._started = self._serving = False
         self._stop_lock = threading.Lock()
@@ -128,14 +128,8 @@ class Agent:
 
         :raises: AgentError or doorway.FrontDoorError.
         """
-        for problem in self.not_isolated:
-            LOG.warning("%s", problem)
-        required = child_settings.ISOLATION_REQUIRED
-        if self.not_isolated and self._settings.isolation == required:
-            raise AgentError(
-                "[agent] isolation is required, but this machine lacks it: "
-                + "; ".join(self.not_isolated)
-            )
+        if self._devices:
+            self._check_isolation()
         self._started = True
         try:
             self._start_parts()
@@ -257,6 +251,7 @@ class Agent:
                 processes.DESK_MODULE: {},
             },
         )
+        self.cgroups = cgroups.Cgroups(settings.host_uuid)
         self.desks = desks.Desks(
             settings,
             self.loop,
@@ -264,6 +259,7 @@ class Agent:
             self._happened,
             self._reporter.soon,
             self._fork_server,
+            self.cgroups,
         )
         self.workers = workers.Workers(
             settings,
@@ -272,6 +268,7 @@ class Agent:
             self._happened,
             self.desks.dial_for,
             self._fork_server,
+            self.cgroups,
         )
         self._front_door = frontdoor.FrontDoor(
             settings,
@@ -321,6 +318,22 @@ class Agent:
         self.loop.run_and_wait(lambda: self._serve(found), START_TIMEOUT_S)
         self._server = self._make_server()
         self._server.start()
+
+    def _check_isolation(self) -> None:
+        isolation = self._settings.isolation
+        # The fork server, which is started later, is in the agent's.
+        self.cgroups.start()
+        self.not_isolated = [
+            *room.missing(isolation),
+            *self.cgroups.missing(),
+        ]
+        for problem in self.not_isolated:
+            LOG.warning("%s", problem)
+        if self.not_isolated and isolation == room.REQUIRED:
+            raise AgentError(
+                "[agent] isolation is required, but this machine lacks it: "
+                + "; ".join(self.not_isolated)
+            )
 
     def _start_processes(self) -> None:
         self.workers.start(self._devices)

@@ -68,6 +68,10 @@ class AgentSettings:
     isolation: str = child_settings.ISOLATION_PREFERRED
     worker_orphan_s: float = 600.0
     worker_timeout_s: float = 10.0
+    worker_memory_bytes: int = 0
+    worker_pids_max: int = 2048
+    worker_cpu_weight: int = 100
+    desk_memory_bytes: int = 0
     log_dir: str | None = None
     log_level: str = "INFO"
     bitstream_source: sources.Source = dataclasses.field(

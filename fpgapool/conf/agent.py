@@ -333,6 +333,60 @@ Otherwise the session ends with ``WORKER_DIED``, and if it is stateless, the
 client reopens it in another slot.
 """,
     ),
+    cfg.IntOpt(
+        "worker_memory_bytes",
+        default=0,
+        min=0,
+        max=2**50,
+        help="""
+Maximum memory in bytes that one slot's worker may use, with its sessions'
+buffers, its block cache, and what its driver needs. If it needs more, the
+kernel ends it, and its session ends with ``OUT_OF_MEMORY``; nothing else on
+the host does.
+
+With the default, 0, a worker may use all that the agent's systemd unit may. If
+that is used up, the kernel ends the process that uses most. To keep one tenant
+from taking the memory of all, set a limit that the largest accelerator needs,
+at least 512 MiB: buffers take up to 2 × ``window_chunks`` × ``chunk_bytes``,
+and cached blocks ``block_cache_bytes``.
+
+This requires cgroup v2, and ``Delegate=memory pids cpu`` in the unit. Without,
+only what a worker allocates for itself is limited, with the stacks of its
+threads, and a session that needs more ends with ``OUT_OF_MEMORY``, too.
+""",
+    ),
+    cfg.IntOpt(
+        "desk_memory_bytes",
+        default=0,
+        min=0,
+        max=2**50,
+        help="""
+Maximum memory in bytes that one group's desk may use for its clients' waiting
+tasks and results. If it needs more, the kernel ends it; its clients connect to
+a new one. The default, 0, means the same as for ``worker_memory_bytes``.
+""",
+    ),
+    cfg.IntOpt(
+        "worker_pids_max",
+        default=2048,
+        min=0,
+        max=2**22,
+        help="""
+Maximum number of processes and threads of one worker or desk. A worker has
+about a dozen threads, in addition to those of its driver, and a desk up to two
+for each program. 0 means the limit of the agent's systemd unit.
+""",
+    ),
+    cfg.IntOpt(
+        "worker_cpu_weight",
+        default=100,
+        min=1,
+        max=10000,
+        help="""
+Weight of one worker's processor time, while processors are busy, relative to
+other workers, desks and the agent, which have 100.
+""",
+    ),
 ]
 
 OPTIONS = groups.Options(_group, agent_opts)

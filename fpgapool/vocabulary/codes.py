@@ -449,6 +449,10 @@ HOST_OUT_OF_MEMORY = _code(
     "client's buffers.",
     reopens=True,
 )
+OUT_OF_MEMORY = _code(
+    "OUT_OF_MEMORY",
+    "The session or task needs more memory than its slot's worker may use.",
+)
 # Errors of programming a bitstream into a slot.
 BITSTREAM_UNAVAILABLE = _code(
     "BITSTREAM_UNAVAILABLE",

@@ -23,7 +23,7 @@ TITLE = "Workers and desks with walls, and without"
 SERVICES = True
 FLOOR = "without"
 
-_WITH, _WITHOUT = "required", "none"
+_WITH, _WITHOUT = "preferred", "none"
 
 
 def rows(plan: measure.Plan) -> Iterator[measure.Row]:

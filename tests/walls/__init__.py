@@ -4,5 +4,6 @@
 
 ``attacks`` has what is tried. ``worker``, ``desk`` and ``compiling`` are these
 processes after a tenant has got hold of them; ``site`` starts them beside a
-``victim``. ``table`` writes the list in the security documentation.
+``victim``. ``table`` writes the list in the security documentation, and ``vm``
+runs all of it on another kernel.
 """

@@ -22,6 +22,7 @@ import threading
 import typing
 from collections.abc import Callable
 
+from fpgapool.agent.child import memory
 from fpgapool.agent.child import room as rooms
 from fpgapool.agent.child import settings as child_settings
 from fpgapool.common.monitoring import lost_lines
@@ -63,6 +64,12 @@ def main(
     except (OSError, child_settings.InvalidSettings) as exc:
         sys.stderr.write(f"{codes.INVALID_SETTINGS}: {exc}\n")
         return EXIT_USAGE
+    # From here on, memory is charged to this process.
+    try:
+        memory.limit(settings.cgroup, settings.memory_bytes)
+    except OSError as exc:
+        sys.stderr.write(f"cannot enter {settings.cgroup}: {exc}\n")
+        return EXIT_FAILURE
     # Leave the agent's terminal and process group: the signals sent to them
     # are not meant for this process.
     if os.getsid(0) != os.getpid():

@@ -25,6 +25,9 @@ from fpgapool.common.walls import rights
 
 LOG = logging.getLogger(__name__)
 
+#: Processes run only if they can give up all that they do not need.
+REQUIRED = child_settings.ISOLATION_REQUIRED
+
 #: What a process may add to its log and other files.
 _FILE_BYTES = 1 << 30
 _STDERR = 2
@@ -110,7 +113,7 @@ def enter(room: Room, settings: child_settings.ChildSettings) -> None:
         has_calls = False
     if has_files and has_calls:
         return
-    if settings.isolation == child_settings.ISOLATION_REQUIRED:
+    if settings.isolation == REQUIRED:
         raise Unwalled("; ".join(missing(settings.isolation)))
 
 

@@ -112,6 +112,8 @@ class ChildSettings:
     :ivar isolation: whether the process gives up what it does not need, and
         whether it runs where that is impossible.
     :ivar log_file: path of the log, or None for standard error.
+    :ivar cgroup: path of the process's cgroup, or None to stay where it is.
+    :ivar memory_bytes: what it may allocate, if it has no cgroup; 0: no limit.
     """
 
     control_socket: str = checked(_path)
@@ -126,6 +128,8 @@ class ChildSettings:
     isolation: str = one_of(ISOLATIONS, ISOLATION_PREFERRED)
     log_file: str | None = None
     log_level: str = one_of(LEVELS, "INFO")
+    cgroup: str | None = None
+    memory_bytes: int = number(0, 2**50, default=0)
 
     @property
     def log_name(self) -> str:

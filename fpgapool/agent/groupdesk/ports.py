@@ -158,6 +158,10 @@ class ClientPort:
             LOG.warning("client dropped: %s", exc)
             self._failed(self, str(exc))
             return True
+        except MemoryError:
+            LOG.warning("client dropped: no memory for its task")
+            self._failed(self, "the group's desk has no memory for the task")
+            return True
 
     def _work(self, now: float) -> bool:
         if self._outbox:

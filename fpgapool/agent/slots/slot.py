@@ -418,7 +418,7 @@ class Slot:
             )
         ]
 
-    def die(self, now: float) -> None:
+    def die(self, now: float, code: str = codes.WORKER_DIED) -> None:
         """Record the death of the worker and the loss of its session."""
         self.connected = False
         self.leaving = False
@@ -426,22 +426,26 @@ class Slot:
         holder = self.holder()
         if not unsent:
             if holder is not None:
-                self.last_result = self._death_of(holder, now)
+                self.last_result = self._death_of(holder, now, code)
             self.forget_holder()
         self.status = None
 
-    def _death_of(self, holder: Holder, now: float) -> objects.SessionResult:
+    def _death_of(
+        self, holder: Holder, now: float, code: str
+    ) -> objects.SessionResult:
         """Return the result for the holder of a worker that died.
 
         If a release was requested, the death completes it. A session whose
-        client has not connected has lost nothing, and can get another slot.
+        client has not connected has lost nothing, and can get another slot,
+        unless it would use up that slot's memory, too.
         """
-        state, code = states.FAILED, codes.WORKER_DIED
+        state, message = states.FAILED, "the slot's worker process ended"
         if self.release_reason is not None:
             state, code = states.CANCELLED, self.release_reason
+        elif code == codes.OUT_OF_MEMORY:
+            message = "the slot's worker used more memory than it may"
         elif self.state in (states.SLOT_PREPARING, states.SLOT_READY):
             state = states.PREPARE_FAILED
-        message = "the slot's worker process ended"
         died = result(holder, state, code, message, now)
         if self.status is None or self.pending is not None:
             return died

@@ -445,6 +445,13 @@ class SlotTable:
         self._slots[key].die(now)
         return [orders.Changed()]
 
+    def worker_ran_out(
+        self, key: orders.Key, now: float
+    ) -> list[orders.Effect]:
+        """The kernel has ended a worker's process for lack of memory."""
+        self._slots[key].die(now, codes.OUT_OF_MEMORY)
+        return [orders.Changed()]
+
     def worker_unstartable(
         self, key: orders.Key, message: str, now: float
     ) -> list[orders.Effect]:

@@ -38,6 +38,7 @@ from oslo_log import log as logging
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.child import process as child_process
+from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import link as links
 from fpgapool.agent.supervision import processes
@@ -72,6 +73,7 @@ LONGEST_TICK_S = 2.0
 LEFT = "left"
 KILLED = "killed"
 DIED = "died"
+OUT_OF_MEMORY = "out_of_memory"
 
 #: Settings of the agent that all processes receive unchanged.
 _SAME = (
@@ -105,12 +107,14 @@ def log_file(settings: agent_settings.AgentSettings, name: str) -> str | None:
 class Child:
     """A process, which may be absent.
 
+    :ivar name: its kind and what it serves, such as ``worker-board0.1``.
     :ivar proved: whether ``pidfd`` is proved to belong to the socket's owner.
     :ivar failures: number of consecutive failures.
     :ivar ended_for: why the agent kills, or has killed, the process.
     """
 
     title: str
+    name: str
     control_path: str
     data_path: str
     log_file: str | None
@@ -149,6 +153,15 @@ class Child:
             self.timer = None
 
 
+def _manner(ended_for: str | None, left: bool, ran_out: bool) -> str:
+    # Who runs out of memory may be too slow to answer before.
+    if ran_out:
+        return OUT_OF_MEMORY
+    if ended_for:
+        return KILLED
+    return LEFT if left else DIED
+
+
 C = typing.TypeVar("C", bound=Child)
 
 
@@ -168,9 +181,11 @@ class Keeper(abc.ABC, typing.Generic[C]):
         settings: agent_settings.AgentSettings,
         loop: agent_loop.Loop,
         server: forks.ForkServer,
+        groups: cgroups.Cgroups,
     ) -> None:
         self._settings = settings
         self._server = server
+        self._cgroups = groups
         self._state_dir = os.path.abspath(settings.state_path)
         self._loop = loop
         self._ticked_at_s = loop.now()
@@ -200,9 +215,14 @@ class Keeper(abc.ABC, typing.Generic[C]):
     def _died(self, child: C, how: str | None) -> None:
         """Handle the end of a process.
 
-        :param how: :data:`LEFT`, :data:`KILLED` or :data:`DIED`; None if it
-            was never proved to be one of the agent's.
+        :param how: :data:`LEFT`, :data:`KILLED`, :data:`DIED` or
+            :data:`OUT_OF_MEMORY`; None if it was never proved to be one of
+            the agent's.
         """
+
+    @abc.abstractmethod
+    def _limits(self) -> cgroups.Limits:
+        """Return what each of the processes may use."""
 
     @abc.abstractmethod
     def _unstartable(self, child: C, message: str) -> None:
@@ -217,6 +237,8 @@ class Keeper(abc.ABC, typing.Generic[C]):
             "orphan_s": settings.worker_orphan_s,
             "exit_with_agent": not settings.workers_outlive_agent,
             "log_file": child.log_file,
+            "cgroup": self._cgroups.path(child.name),
+            "memory_bytes": self._limits().memory_bytes,
         }
 
     def _link(
@@ -298,6 +320,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
                 child.signal(signal.SIGKILL)
                 processes.ended(child.pidfd, timeout_s)
             self._server.exit_status(child.pid, child.pidfd)
+            self._cgroups.remove(child.name)
 
     # Start.
 
@@ -322,6 +345,11 @@ class Keeper(abc.ABC, typing.Generic[C]):
             sock.close()
             return False
         LOG.info("%s is running: process %d", child.title, child.pid)
+        try:
+            # The options may have changed.
+            self._cgroups.make(child.name, self._limits())
+        except OSError as error:
+            LOG.error("Cannot limit %s: %s", child.title, error)
         # The process number may have been reused just before the pidfd was
         # opened. The next message on this connection proves the process.
         child.proved = False
@@ -354,6 +382,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         child.ended_for = None
         child.started_at_s = self._loop.now()
         try:
+            self._cgroups.make(child.name, self._limits())
             child.pid, child.pidfd = self._server.start(
                 self.MODULE, self._document(child)
             )
@@ -434,6 +463,9 @@ class Keeper(abc.ABC, typing.Generic[C]):
             return
         exit_status = self._server.exit_status(child.pid, pidfd)
         status = processes.how(exit_status)
+        ran_out = self._cgroups.ran_out(child.name)
+        if ran_out:
+            status = f"{status}, out of memory"
         # The process's last messages, such as a result, may still be unread.
         child.link.receive_rest()
         if child.pidfd != pidfd:
@@ -446,9 +478,8 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if heard and lived_s >= HEALTHY_AFTER_S:
             child.failures = 0
         left = heard and exit_status == 0
-        self._died(
-            child, KILLED if child.ended_for else LEFT if left else DIED
-        )
+        self._cgroups.remove(child.name)
+        self._died(child, _manner(child.ended_for, left, ran_out))
         if left:
             self._spawn(child)
         else:

@@ -27,6 +27,7 @@ from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import children
 from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import processes
@@ -207,8 +208,9 @@ class Desks(children.Keeper[_DeskProcess]):
         emit: Callable[..., None],
         changed: Callable[[], None],
         server: forks.ForkServer,
+        groups: cgroups.Cgroups,
     ) -> None:
-        super().__init__(settings, loop, server)
+        super().__init__(settings, loop, server, groups)
         self._keys = list(keys)
         self._emit = emit
         self._changed = changed
@@ -228,6 +230,7 @@ class Desks(children.Keeper[_DeskProcess]):
             desk = self._desks[group_id] = self._link(
                 _DeskProcess(
                     title=f"Desk of group {group_id}",
+                    name=f"desk-{group_id}",
                     control_path=_path(self._state_dir, group_id, "control"),
                     data_path=_path(self._state_dir, group_id, "data"),
                     log_file=children.log_file(
@@ -499,6 +502,13 @@ class Desks(children.Keeper[_DeskProcess]):
             )
             for name, counts in child.counts.items()
         }
+
+    def _limits(self) -> cgroups.Limits:
+        settings = self._settings
+        return cgroups.Limits(
+            memory_bytes=settings.desk_memory_bytes,
+            pids=settings.worker_pids_max,
+        )
 
     def _unstartable(self, child: _DeskProcess, message: str) -> None:
         LOG.error("%s fails repeatedly: %s", child.title, message)

@@ -30,6 +30,7 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import slot
 from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import children
 from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import link as links
@@ -170,7 +171,7 @@ class Workers(children.Keeper[_WorkerProcess]):
     :param dial_desk: see :meth:`.desks.Desks.dial_for`.
     :ivar started: number of processes started, by device.
     :ivar ended: number of processes that have ended, by device and manner:
-        "left", "killed" or "died".
+        "left", "killed", "died" or "out_of_memory".
     """
 
     KIND = "worker"
@@ -184,8 +185,9 @@ class Workers(children.Keeper[_WorkerProcess]):
         emit: Callable[..., None],
         dial_desk: Callable[[orders.Key, int], socket.socket | None],
         server: forks.ForkServer,
+        groups: cgroups.Cgroups,
     ) -> None:
-        super().__init__(settings, loop, server)
+        super().__init__(settings, loop, server, groups)
         self._counts = counts
         self._emit = emit
         self._dial_desk = dial_desk
@@ -211,6 +213,7 @@ class Workers(children.Keeper[_WorkerProcess]):
                 (directory / name).mkdir(mode=0o700, exist_ok=True)
                 worker = self._workers[key] = _WorkerProcess(
                     title=f"Worker of slot {name}",
+                    name=f"worker-{name}",
                     control_path=control_path(self._state_dir, key),
                     data_path=data_path(self._state_dir, key),
                     log_file=children.log_file(
@@ -350,7 +353,18 @@ class Workers(children.Keeper[_WorkerProcess]):
     def _died(self, child: _WorkerProcess, how: str | None) -> None:
         if how is not None:
             self.ended[child.key[0], how] += 1
-        self._emit(child.key, table.SlotTable.worker_died)
+        if how == children.OUT_OF_MEMORY:
+            self._emit(child.key, table.SlotTable.worker_ran_out)
+        else:
+            self._emit(child.key, table.SlotTable.worker_died)
+
+    def _limits(self) -> cgroups.Limits:
+        settings = self._settings
+        return cgroups.Limits(
+            memory_bytes=settings.worker_memory_bytes,
+            pids=settings.worker_pids_max,
+            cpu_weight=settings.worker_cpu_weight,
+        )
 
     def _unstartable(self, child: _WorkerProcess, message: str) -> None:
         self._emit(child.key, table.SlotTable.worker_unstartable, message)

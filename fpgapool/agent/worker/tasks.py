@@ -280,7 +280,7 @@ def _detail(exc: Exception) -> bytes:
     else:
         # Omit the exception's text: it may quote parameters or data.
         LOG.error("a task failed: %s", type(exc).__name__)
-        code, message = codes.CORE_FAILED, type(exc).__name__
+        code, message = processing.code_of(exc), type(exc).__name__
     return frames.encode_json({"code": code, "message": message})
 
 

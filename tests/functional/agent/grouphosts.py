@@ -81,6 +81,14 @@ def start_group(host: harness.Host, local: bool = True) -> service.Agent:
     :param local: whether clients reach the desk through its Unix socket.
     """
     agent = start(host)
+    serve_group(host, agent, local)
+    return agent
+
+
+def serve_group(
+    host: harness.Host, agent: service.Agent, local: bool = True
+) -> None:
+    """Let both slots of a running agent serve a group."""
     keep(agent, 1)
     for slot in (0, 1):
         join(agent, 7 + slot, slot)
@@ -89,7 +97,6 @@ def start_group(host: harness.Host, local: bool = True) -> service.Agent:
     told = group_report(host, lambda one: one.endpoints)
     keep(agent, 2, hosts=(group_host(told, local),))
     group_report(host, lambda one: one.revision == 2)
-    return agent
 
 
 def group_host(told: objects.GroupReport, local: bool) -> objects.GroupHost:

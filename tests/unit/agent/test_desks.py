@@ -16,6 +16,7 @@ from fpgapool import objects
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.child import port
 from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import desks
 from fpgapool.objects import identity
 from fpgapool.protocol import frames
@@ -51,6 +52,7 @@ class Desks(desks.Desks):
             lambda key, *_event: self.leaving.append(key),
             self._note_change,
             mock.Mock(),
+            cgroups.Cgroups("host"),
         )
 
     def _note_change(self) -> None:

@@ -4,12 +4,15 @@
 
 import array
 import os
+import signal
 import socket
 from unittest import mock
 
 import pytest
 
 from fpgapool.agent import settings
+from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import link
 from fpgapool.agent.supervision import unread
 from fpgapool.agent.supervision import workers
@@ -54,7 +57,7 @@ class Site:
         #: Answers the question for a slot's desk.
         self.dial = mock.Mock(return_value=None)
         self.supervisor = workers.Workers(
-            made, Loop(), None, None, self.dial, None
+            made, Loop(), None, None, self.dial, None, cgroups.Cgroups("host")
         )
         self.supervisor._emit = lambda *_event: None
         self._agent_end, self.worker_end = socket.socketpair()
@@ -62,6 +65,7 @@ class Site:
         self._agent_end.setblocking(False)
         self.child = workers._WorkerProcess(
             title="worker",
+            name="worker-board0.0",
             control_path="",
             data_path="",
             log_file=None,
@@ -164,6 +168,24 @@ def test_a_worker_that_goes_leaves_no_descriptor(site):
     site.worker_end.close()
     site.receive()
     assert (site.child.link.sock, site.child.fds) == (None, [])
+
+
+def test_a_worker_without_memory_says_so_to_its_slot(tmp_path, monkeypatch):
+    site = Site(tmp_path)
+    told = []
+    site.supervisor._emit = lambda key, event: told.append((key, event))
+    site.supervisor._server = mock.Mock(
+        exit_status=mock.Mock(return_value=-signal.SIGKILL)
+    )
+    groups = site.supervisor._cgroups = mock.Mock(
+        ran_out=mock.Mock(return_value=True)
+    )
+    site.child.pidfd = os.open(os.devnull, os.O_RDONLY)
+    site.supervisor._exited(site.child, site.child.pidfd)
+    assert site.supervisor.ended == {("board0", "out_of_memory"): 1}
+    assert told[-1] == (KEY, table.SlotTable.worker_ran_out)
+    groups.remove.assert_called_once_with("worker-board0.0")
+    site.worker_end.close()
 
 
 def test_the_other_processes_hand_over_nothing(site):

@@ -206,6 +206,14 @@ def test_a_client_that_receives_nothing_is_dropped():
     assert 4096 < told < 10_000
 
 
+def test_a_client_whose_task_gets_no_memory_is_dropped():
+    desk = Desk("c")
+    (port,) = desk.ports
+    port._channel.take.side_effect = MemoryError
+    assert port.work(0.0)
+    port._failed.assert_called_once()
+
+
 def test_a_result_without_room_makes_a_sleeping_client_heard():
     """It waited for records, and now it waits for room, too."""
     desk = Desk("c")

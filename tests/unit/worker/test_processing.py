@@ -6,6 +6,7 @@ import pytest
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.agent.worker.data import processing
+from fpgapool.vocabulary import codes
 
 
 class Core(accelerators.Core):
@@ -76,6 +77,32 @@ def test_a_piece_that_fails_leaves_the_one_before(processor):
         processor.collect()
     assert caught.value.code == "INVALID_INPUT"
     assert not processor.started
+
+
+def _fail(*_arguments, **_members):
+    raise MemoryError
+
+
+def test_a_core_without_memory_ends_its_session(processor, monkeypatch):
+    monkeypatch.setattr(processor.core, "process", _fail)
+    start(processor, 0)
+    with pytest.raises(processing.Failure) as caught:
+        processor.collect()
+    assert caught.value.code == codes.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize("method", ["restore", "set_argument"])
+def test_state_and_arguments_without_memory_end_it_too(
+    processor, monkeypatch, method
+):
+    monkeypatch.setattr(processor.core, method, _fail)
+    calls = {
+        "restore": lambda: processor.restore(bytes(4), 0),
+        "set_argument": lambda: processor.set_argument(1, memoryview(b"")),
+    }
+    with pytest.raises(processing.Failure) as caught:
+        calls[method]()
+    assert caught.value.code == codes.OUT_OF_MEMORY
 
 
 def test_what_is_dropped_is_awaited(processor):

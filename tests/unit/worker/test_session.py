@@ -10,6 +10,8 @@ import socket
 import threading
 from collections.abc import Iterator
 
+import pytest
+
 from fpgapool.accelerators import base
 from fpgapool.accelerators import copy
 from fpgapool.agent.worker import hello
@@ -222,6 +224,32 @@ def test_a_session_stops_while_its_client_reads_nothing(monkeypatch):
         assert core.begun.acquire(timeout=TIMEOUT_S)
     made.stop("CANCELLED_BY_CLIENT", "as planned")
     client.close()
+
+
+@pytest.mark.parametrize("where", ["_take_input", "_next"])
+def test_a_session_without_memory_ends_and_its_worker_does_not(
+    monkeypatch, where
+):
+    """Where it receives, and where it computes."""
+    owner = (
+        receiving.Receiver if where == "_take_input" else (session.DataSession)
+    )
+
+    def fail(*_arguments):
+        raise MemoryError
+
+    ends: list = []
+    made = _long_session(GatedCore(), ends)
+    client = Client(made)
+    monkeypatch.setattr(owner, where, fail)
+    client.send(0)
+    waiting.wait_until(lambda: made.ended, "the session's end")
+    client.close()
+    made.stop("OK", "")
+    ended = [one for one in ends if isinstance(one, state.Ended)]
+    assert [(one.outcome, one.code) for one in ended] == [
+        ("FAILED", "OUT_OF_MEMORY")
+    ]
 
 
 def test_a_short_session_needs_no_thread_of_its_own(monkeypatch):

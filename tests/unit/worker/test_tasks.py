@@ -265,6 +265,20 @@ def test_the_default_for_clearing_a_task_is_a_scrub():
     assert calls == [("board0", 3)]
 
 
+def test_a_task_without_memory_fails_alone(driver, runner):
+    run(runner, b"data", {"reusable": True})
+    runner.keep()
+    run(runner, b"data", {"reusable": True})
+
+    def fail():
+        raise MemoryError
+
+    driver.cores[-1].during = fail
+    failing = run(runner, b"data", {"reusable": True})
+    assert code_of(failing) == "OUT_OF_MEMORY"
+    assert runner.fault is None
+
+
 @pytest.mark.parametrize(
     ("code", "told", "fault"),
     [

@@ -65,7 +65,7 @@ def open_core(
         # Omit the exception's text: it may quote the parameters.
         LOG.error("opening the slot failed: %s", type(exc).__name__)
         raise Failure(
-            _code(exc), "the driver failed to open the slot"
+            code_of(exc), "the driver failed to open the slot"
         ) from None
 
 
@@ -136,6 +136,8 @@ class Processor:
             self.core.restore(frames.checkpoint_state(payload), offset_bytes)
         except exceptions.CodedError as exc:
             raise Failure(codes.INVALID_CHECKPOINT, exc.message) from None
+        except MemoryError:
+            raise out_of_memory() from None
         except Exception as exc:
             LOG.error(
                 "the core failed to restore a state: %s", type(exc).__name__
@@ -159,7 +161,7 @@ class Processor:
                 "the core failed to accept an argument: %s", type(exc).__name__
             )
             raise Failure(
-                _code(exc),
+                code_of(exc),
                 f"the core failed to accept argument {number}:"
                 f" {type(exc).__name__}",
             ) from None
@@ -239,7 +241,7 @@ class Processor:
                 "".join(traceback.format_tb(exc.__traceback__)),
             )
         return Failure(
-            _code(exc),
+            code_of(exc),
             f"the core failed at input offset {task.offset_bytes}: {kind}",
         )
 
@@ -257,7 +259,17 @@ def _raise(exc: Exception) -> int:
     raise exc
 
 
-def _code(exc: Exception) -> str:
+def out_of_memory() -> Failure:
+    """Return the failure for a MemoryError of a session's own."""
+    return Failure(
+        codes.OUT_OF_MEMORY, "the session needs more memory than it may use"
+    )
+
+
+def code_of(exc: Exception) -> str:
+    """Return the code for an exception of a driver or core."""
+    if isinstance(exc, MemoryError):
+        return codes.OUT_OF_MEMORY
     code = getattr(exc, "code", None)
     return code if code in codes.DEVICE_FAULTS else codes.CORE_FAILED
 

@@ -41,6 +41,10 @@ def serve(session: sessions.DataSession, channel: channels.Channel) -> None:
             if session.channel is channel:
                 LOG.warning("session failed: %s", failure)
                 session.fail(failure)
+    except MemoryError:
+        with session.lock:
+            if session.channel is channel:
+                session.fail(processing.out_of_memory())
     goodbye.drop_rest(channel)
     with session.lock:
         # Another thread may still be sending on this channel, and a client

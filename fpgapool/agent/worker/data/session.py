@@ -335,9 +335,11 @@ class DataSession:
                 work = self._next()
             while work is not None:
                 work = self._do(work)
-        except processing.Failure as failure:
+        except (processing.Failure, MemoryError) as exc:
+            if isinstance(exc, MemoryError):
+                exc = processing.out_of_memory()
             with self.lock:
-                self.fail(failure)
+                self.fail(exc)
             self.processor.drop()
             self.rest()
         except BaseException:
