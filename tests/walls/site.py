@@ -37,6 +37,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 ORDINARY = 64_199
 
 _MIB = 1 << 20
+#: What workers and desks may allocate.
+MEMORY_BYTES = 4 << 30
 #: What attempts without bound give up at. Private memory is not written to.
 _AMOUNTS = {
     "memory_bytes": 64 << 30,
@@ -228,6 +230,7 @@ class Worker:
             "control_socket": f"{state}/w/board0.0.sock",
             "data_socket": f"{state}/w/board0.0.data.sock",
             "driver": "tests.walls.worker:AttackedDriver",
+            "memory_bytes": MEMORY_BYTES,
             "driver_settings": {"scene": on.scene},
             "log_file": str(on.directory / "worker.log"),
         }
@@ -285,6 +288,7 @@ class Desk:
     def _start(self) -> None:
         state = self._host.scene["state_dir"]
         settings = {
+            "memory_bytes": MEMORY_BYTES,
             "group_id": desks.GROUP,
             "slots": [["board0", 0], ["board0", 1]],
             "control_socket": f"{state}/g/control.sock",

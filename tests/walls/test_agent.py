@@ -39,6 +39,7 @@ def outcomes() -> Iterator[dict[str, str]]:
                 pathlib.Path(directory),
                 driver_path="tests.walls.worker:AttackedDriver",
                 driver_settings={"scene": on.scene},
+                worker_memory_bytes=site.MEMORY_BYTES,
                 # The neighbour stays if it is told that its agent has gone.
                 workers_outlive_agent=True,
             )

@@ -36,7 +36,7 @@ _CONNECT_AND_BIND = 3
 _SOCKETS_AND_SIGNALS = 3
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
-_USE = _READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL_DEVICE
+_USE = _READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL_DEVICE | _TRUNCATE
 
 #: What any program needs: libraries, the time zone, and facts about the
 #: processor.

@@ -75,7 +75,9 @@ def program(
         "opencl-source", json.dumps(document).encode(), source.encode()
     )
     checksum_sha256 = hashlib.sha256(contents).hexdigest()
-    path = directory / f"{checksum_sha256}.package"
+    # Where an agent places it.
+    path = directory / "own" / f"{checksum_sha256}.package"
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(contents)
     return {
         "accelerator": "test",

@@ -52,6 +52,7 @@ class WorkerProcess:
     """One worker process with a state directory of its own."""
 
     def __init__(self, directory: pathlib.Path, **members: object) -> None:
+        (directory / "own").mkdir(exist_ok=True)
         boards_file = directory / "boards.yaml"
         if not boards_file.exists():
             boards_file.write_text(BOARDS)
@@ -60,6 +61,7 @@ class WorkerProcess:
             "device": "board0",
             "slot": 0,
             "state_dir": str(directory),
+            "own_dir": str(directory / "own"),
             "control_socket": str(directory / "w" / "board0.0.sock"),
             "data_socket": str(directory / "w" / "board0.0.data.sock"),
             "driver": "fpgapool.drivers.emulator:EmulatorDriver",
