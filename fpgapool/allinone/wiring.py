@@ -274,7 +274,9 @@ def _emulator(
     host_name: str,
     boards: int,
 ) -> dict[str, object]:
-    path = where.config_dir() / f"{host_name}-boards.yaml"
+    # Workers may read all of its directory.
+    path = where.config_dir() / "boards" / f"{host_name}.yaml"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     path.write_text(yaml.safe_dump(_boards(cluster, boards)))
     return {
         "boards_file": str(path),

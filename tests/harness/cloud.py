@@ -107,7 +107,8 @@ class Host:
         self.agent = daemon
         self.state_dir = daemon.directory / "state"
         self.state_dir.mkdir()
-        self._boards_path = daemon.directory / "boards.yaml"
+        self._boards_path = daemon.directory / "boards" / "boards.yaml"
+        self._boards_path.parent.mkdir()
         self.write_boards()
 
     def write_boards(

@@ -295,7 +295,7 @@ def test_policy_is_kept(page: browser.Page) -> None:
 def test_slot_that_fails(
     page: browser.Page, api: Api, site: harness.Site, tmp_path: pathlib.Path
 ) -> None:
-    (boards,) = site.pool.run_dir.parent.rglob("node1-boards.yaml")
+    (boards,) = site.pool.run_dir.parent.rglob("boards/node1.yaml")
     faults = boards.with_suffix(".faults.yaml")
     fresh = faults.with_suffix(".new")
     fresh.write_text(yaml.safe_dump({"board0": {"programming": [0]}}))
