@@ -219,9 +219,9 @@ def _optional() -> set[str]:
     return {_normalised(item) for items in extras.values() for item in items}
 
 
-def _imported_roots() -> set[str]:
+def _imported_roots(folder: str) -> set[str]:
     roots: set[str] = set()
-    for path in (tree.ROOT / "fpgapool").rglob("*.py"):
+    for path in (tree.ROOT / folder).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 roots.update(alias.name.split(".")[0] for alias in node.names)
@@ -230,11 +230,11 @@ def _imported_roots() -> set[str]:
     return roots - sys.stdlib_module_names - {"fpgapool"}
 
 
-def _imported_distributions() -> set[str]:
+def _imported_distributions(folder: str = "fpgapool") -> set[str]:
     known = _distributions()
     return {
         _normalised(distribution)
-        for root in _imported_roots()
+        for root in _imported_roots(folder)
         # Of an extra that is not installed here both names are the same.
         for distribution in known.get(root, [root])
     }
@@ -335,6 +335,12 @@ def test_an_extra_brings_what_is_imported(module: str) -> None:
         and root not in sys.stdlib_module_names
     }
     assert needed - _extra(NEEDED[module]) == set()
+
+
+def test_the_api_needs_only_the_extra_client() -> None:
+    imported = _imported_distributions("fpgapool/client/doors")
+    assert imported <= _extra("client")
+    assert _extra("client") < _extra("cli")
 
 
 @pytest.mark.parametrize(
