@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from importlib import metadata
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from sqlalchemy import engine
 
@@ -267,6 +268,19 @@ def test_tox_fetches_no_constraints_from_elsewhere() -> None:
     _, _, default = text.rstrip("}").partition("TOX_CONSTRAINTS_FILE:")
     default = default.replace("{toxinidir", str(tree.ROOT)).replace("}", "")
     assert pathlib.Path(default) == OLDEST_RELEASE
+
+
+def test_tox_has_what_zuul_runs_by_name() -> None:
+    (document,) = yaml.safe_load((tree.ROOT / ".zuul.yaml").read_text())
+    text = (tree.ROOT / "tox.ini").read_text()
+    ((name, suffixes),) = re.findall(r"(?m)^\[testenv:(\w+){(.+)}\]$", text)
+    environments = {name + suffix for suffix in suffixes.split(",")}
+    for pipeline in ("check", "gate"):
+        jobs = document["project"][pipeline]["jobs"]
+        names = [next(iter(job)) for job in jobs]
+        assert names
+        for job in names:
+            assert job.removeprefix("openstack-tox-") in environments
 
 
 def _extra(name: str) -> set[str]:
