@@ -25,7 +25,8 @@ STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
 SHELL_SCRIPTS := devstack/plugin.sh devstack/settings devstack/lib/fpgapool \
     tests/functional/devstack/standins.sh tools/apt-install \
     tools/create-venv tools/install-browser tools/install-services \
-    tools/install-java tools/install-simgrid tools/install-vm .ci/run
+    tools/install-java tools/install-simgrid tools/install-vm \
+    tools/make-release .ci/run
 
 # Without git's history (an unpacked archive, or a checkout that belongs to
 # another user) pbr cannot tell the version; it does not matter here.
@@ -316,6 +317,18 @@ constraints: ## write the installed versions to constraints.txt
 	            | grep -E '^(pandas|py4j|pyarrow|pyspark)=='; \
 	    } | LC_ALL=C sort --ignore-case; } >constraints.txt
 	@echo "wrote constraints.txt"
+
+# Apart from the rest, as it is to describe other environments than its own.
+SBOM_VENV := .venv-sbom
+$(SBOM_VENV)/.installed:
+	@tools/create-venv $(@D)
+	@$(@D)/bin/python $(PIP_INSTALL) 'cyclonedx-bom>=7.5,<8'
+	@touch $@
+
+.PHONY: release
+release: $(VENV)/.installed-test $(SBOM_VENV)/.installed
+release: ## write a release to dist/; FPGAPOOL_COMPILE=1 adds a wheel
+	@tools/make-release $(BIN) $(SBOM_VENV)/bin
 
 .PHONY: notification-samples
 notification-samples: $(VENV)/.installed ## write doc/notification_samples

@@ -58,13 +58,16 @@ flavor has ``fpgapool:accelerators``, or a ``fpgapool:affinity`` other than
     ),
     cfg.FloatOpt(
         "lookup_timeout_s",
-        default=1.0,
+        default=4.0,
         min=0.05,
         max=4.5,
         help="""
 Maximum time in seconds that the API spends looking up an instance. After
-that, Nova gets the instance's existing token, or nothing. By default, Nova
-waits 5 s for the answer, and the instance does not boot meanwhile.
+that, Nova gets the instance's existing token, or nothing. Nova waits 5 s for
+the answer (``vendordata_dynamic_read_timeout`` in the section ``[api]`` of
+``nova.conf``), and the instance does not boot meanwhile; lower this option if
+Nova waits less. Each lookup occupies a thread of the web server. An API
+process does not make Nova wait for an instance that it has looked up before.
 """,
     ),
     cfg.IntOpt(

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from importlib import metadata
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from sqlalchemy import engine
 
@@ -219,9 +220,9 @@ def _optional() -> set[str]:
     return {_normalised(item) for items in extras.values() for item in items}
 
 
-def _imported_roots() -> set[str]:
+def _imported_roots(folder: str) -> set[str]:
     roots: set[str] = set()
-    for path in (tree.ROOT / "fpgapool").rglob("*.py"):
+    for path in (tree.ROOT / folder).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 roots.update(alias.name.split(".")[0] for alias in node.names)
@@ -230,11 +231,11 @@ def _imported_roots() -> set[str]:
     return roots - sys.stdlib_module_names - {"fpgapool"}
 
 
-def _imported_distributions() -> set[str]:
+def _imported_distributions(folder: str = "fpgapool") -> set[str]:
     known = _distributions()
     return {
         _normalised(distribution)
-        for root in _imported_roots()
+        for root in _imported_roots(folder)
         # Of an extra that is not installed here both names are the same.
         for distribution in known.get(root, [root])
     }
@@ -267,6 +268,19 @@ def test_tox_fetches_no_constraints_from_elsewhere() -> None:
     _, _, default = text.rstrip("}").partition("TOX_CONSTRAINTS_FILE:")
     default = default.replace("{toxinidir", str(tree.ROOT)).replace("}", "")
     assert pathlib.Path(default) == OLDEST_RELEASE
+
+
+def test_tox_has_what_zuul_runs_by_name() -> None:
+    (document,) = yaml.safe_load((tree.ROOT / ".zuul.yaml").read_text())
+    text = (tree.ROOT / "tox.ini").read_text()
+    ((name, suffixes),) = re.findall(r"(?m)^\[testenv:(\w+){(.+)}\]$", text)
+    environments = {name + suffix for suffix in suffixes.split(",")}
+    for pipeline in ("check", "gate"):
+        jobs = document["project"][pipeline]["jobs"]
+        names = [next(iter(job)) for job in jobs]
+        assert names
+        for job in names:
+            assert job.removeprefix("openstack-tox-") in environments
 
 
 def _extra(name: str) -> set[str]:
@@ -335,6 +349,12 @@ def test_an_extra_brings_what_is_imported(module: str) -> None:
         and root not in sys.stdlib_module_names
     }
     assert needed - _extra(NEEDED[module]) == set()
+
+
+def test_the_api_needs_only_the_extra_client() -> None:
+    imported = _imported_distributions("fpgapool/client/doors")
+    assert imported <= _extra("client")
+    assert _extra("client") < _extra("cli")
 
 
 @pytest.mark.parametrize(

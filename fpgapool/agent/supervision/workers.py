@@ -48,6 +48,10 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
+# Why workers refuse requests while all is well: a slot goes to another
+# project, or the client has connected before the agent asked for a new secret.
+_ORDINARY = frozenset({codes.RECYCLE, codes.SESSION_NOT_READY})
+
 #: Time in which an idle worker must answer, and then end.
 IDLE_TIMEOUT_S = 10.0
 
@@ -424,7 +428,8 @@ class Workers(children.Keeper[_WorkerProcess]):
     def _refused(
         self, request: orders.ToWorker, code: str, message: str
     ) -> None:
-        LOG.warning(
+        LOG.log(
+            logging.DEBUG if code in _ORDINARY else logging.WARNING,
             "The worker of slot %s.%d refused %s: %s: %s",
             *request.key,
             request.operation,

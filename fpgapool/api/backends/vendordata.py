@@ -3,8 +3,9 @@
 """Vendordata: the data that Nova requests for an instance.
 
 An instance's boot waits for the answer, and must not fail because of an
-accelerator. On any error, the answer is therefore quick: the instance's
-existing token, or nothing.
+accelerator. An instance that the process has looked up before is answered at
+once; others are looked up while Nova waits. On any error, the answer is the
+instance's existing token, or nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import collections
 import threading
 import uuid
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -56,6 +58,11 @@ REQUEST_TIMEOUT_S = 5.0
 
 _MAX_NAME_LENGTH = 255
 
+# Maximum number of instances whose accelerators are remembered.
+_MOST_REMEMBERED = 10_000
+
+_Found = tuple[dict[str, Any], str]
+
 
 def _read(path: str) -> str:
     try:
@@ -65,6 +72,13 @@ def _read(path: str) -> str:
         raise exception.ConfigurationError(
             reason=f"cannot read [vendordata] ca_file: {error}"
         ) from error
+
+
+def _given(token: str, accelerators: Sequence[str]) -> _Found:
+    return {
+        "instance_token": token,
+        "accelerators": list(accelerators),
+    }, GIVEN
 
 
 class Vendordata:
@@ -98,6 +112,8 @@ class Vendordata:
         self._free = threading.BoundedSemaphore(2 * options.max_lookups)
         self._lock = threading.Lock()
         self._outcomes = collections.Counter[str]()
+        # What Nova last said of instances that got a token.
+        self._accelerators: dict[str, Sequence[str]] = {}
 
     @property
     def outcomes(self) -> Mapping[str, int]:
@@ -148,7 +164,7 @@ class Vendordata:
 
     def _within_time(
         self, instance_id: str, known: list[db_api.InstanceRecord]
-    ) -> tuple[dict[str, Any], str]:
+    ) -> _Found:
         """Look an instance up, within the time limit.
 
         :param known: list to which the instance's row is added, if it exists.
@@ -162,12 +178,16 @@ class Vendordata:
                 instance_id,
             )
             return {}, BUSY
-        found: list[tuple[dict[str, Any], str]] = []
+        found: list[_Found] = []
         done = threading.Event()
+
+        def answer(result: _Found) -> None:
+            found.append(result)
+            done.set()
 
         def work() -> None:
             try:
-                found.append(self._safely(instance_id, known))
+                answer(self._safely(instance_id, known, answer))
             finally:
                 self._free.release()
                 done.set()
@@ -193,10 +213,13 @@ class Vendordata:
         return {}, TIMEOUT
 
     def _safely(
-        self, instance_id: str, known: list[db_api.InstanceRecord]
-    ) -> tuple[dict[str, Any], str]:
+        self,
+        instance_id: str,
+        known: list[db_api.InstanceRecord],
+        answer: Callable[[_Found], None],
+    ) -> _Found:
         try:
-            return self._look_up(instance_id, known)
+            return self._look_up(instance_id, known, answer)
         except exception.InstanceNotFound:
             return {}, UNKNOWN
         except Exception as error:
@@ -209,14 +232,25 @@ class Vendordata:
             return {}, FAILED
 
     def _look_up(
-        self, instance_id: str, known: list[db_api.InstanceRecord]
-    ) -> tuple[dict[str, Any], str]:
+        self,
+        instance_id: str,
+        known: list[db_api.InstanceRecord],
+        answer: Callable[[_Found], None],
+    ) -> _Found:
+        """Look an instance up.
+
+        :param answer: called with what is remembered of the instance, if that
+            is enough, before Nova is queried.
+        """
         instance_id = str(uuid.UUID(instance_id))
         if self._servers is None:
             return {}, NOT_CONFIGURED
         record = self._known.get_instance(instance_id)
         if record is not None:
             known.append(record)
+        accelerators = self._accelerators.get(instance_id)
+        if accelerators is not None and (token := self._remembered(known)):
+            answer(_given(token, accelerators))
         if not self._asking.acquire(blocking=False):
             _OFTEN.warning(
                 "Instance %s was not looked up in Nova: too many lookups are"
@@ -230,6 +264,7 @@ class Vendordata:
             server = self._servers.server(instance_id)
         finally:
             self._asking.release()
+        self._accelerators.pop(instance_id, None)
         if server is None or server.deleted:
             return {}, UNKNOWN
         required = flavors.read(server.extra_specs or {})
@@ -238,10 +273,10 @@ class Vendordata:
         token = self._token(instance_id, server, required, record)
         if token is None:
             return {}, REVOKED
-        return {
-            "instance_token": token,
-            "accelerators": list(required.accelerators),
-        }, GIVEN
+        if len(self._accelerators) >= _MOST_REMEMBERED:
+            self._accelerators.clear()
+        self._accelerators[instance_id] = required.accelerators
+        return _given(token, required.accelerators)
 
     def _token(
         self,

@@ -51,7 +51,10 @@ _DRIVES_STAY = (
     " the instance is rebuilt; the metadata service has current data"
 )
 
-_METADATA_S = 2.0
+# Time limits for the metadata service: to connect, as there may be none, and
+# to answer, for which Nova waits 5 s for the pool.
+_CONNECT_S = 2.0
+_METADATA_S = 6.0
 # How long after a failure the metadata service is not queried again.
 _ABSENT_S = 10.0
 # How long, and how often, to query a metadata service that knows the pool but
@@ -302,7 +305,12 @@ def _of_drive(
 def _read_service(url: str) -> bytes:
     try:
         answer = _exchange(
-            "GET", url, {"Accept": "application/json"}, None, _METADATA_S
+            "GET",
+            url,
+            {"Accept": "application/json"},
+            None,
+            _METADATA_S,
+            connect_s=_CONNECT_S,
         )
     except (OSError, ValueError) as exc:
         raise _Absent(f"{type(exc).__name__}: {exc}") from exc
@@ -332,11 +340,13 @@ def _exchange(
     body: bytes | None,
     timeout_s: float,
     ca_cert: str | None = None,
+    connect_s: float | None = None,
 ) -> HttpAnswer:
     """Send one request, without proxies or redirects.
 
     The token must not be sent to a proxy or to the target of a redirect.
 
+    :param connect_s: time limit for connecting; None means ``timeout_s``.
     :raises OSError: if there is no response in time.
     :raises ValueError: if the URL or the response is invalid.
     """
@@ -347,21 +357,24 @@ def _exchange(
     parts = urllib.parse.urlsplit(url)
     if not parts.hostname:
         raise ValueError(f"{url!r:.80} is not a URL")
+    connect_s = timeout_s if connect_s is None else connect_s
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
         context = ssl.create_default_context()
         if ca_cert is not None:
             context.load_verify_locations(cadata=ca_cert)
         connection = http.client.HTTPSConnection(
-            parts.hostname, parts.port, timeout=timeout_s, context=context
+            parts.hostname, parts.port, timeout=connect_s, context=context
         )
     else:
         connection = http.client.HTTPConnection(
-            parts.hostname, parts.port, timeout=timeout_s
+            parts.hostname, parts.port, timeout=connect_s
         )
     path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
     ends_s = time.monotonic() + timeout_s
     try:
+        connection.connect()
+        connection.sock.settimeout(timeout_s)
         connection.request(method, path, body, dict(headers))
         with connection.getresponse() as response:
             content = _read_all(connection, response, ends_s)

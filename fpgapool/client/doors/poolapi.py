@@ -159,6 +159,6 @@ class PoolApi:
 
 def _not_installed(exc: ImportError) -> errors.InvalidRequest:
     return errors.invalid(
-        f"the pool's API requires openstacksdk: pip install 'fpgapool[cli]' "
-        f"({exc})"
+        "the pool's API requires openstacksdk: pip install 'fpgapool[client]'"
+        f" ({exc})"
     )

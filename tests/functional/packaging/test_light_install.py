@@ -34,15 +34,19 @@ HEAVY = {
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Give the interpreter of an environment with ``fpgapool[cli]``."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     where = tmp_path_factory.mktemp("light")
     sources = where / "sources"
     sources.mkdir()
     distributions.copy_sources(sources)
-    wheel = distributions.build_wheel(sources, where)
-    subprocess.run([sys.executable, "-m", "venv", where / "venv"], check=True)
-    found = where / "venv" / "bin" / "python"
+    return distributions.build_wheel(sources, where)
+
+
+def _install(wheel: pathlib.Path, extra: str) -> pathlib.Path:
+    """Return the interpreter of a new environment with an extra."""
+    where = wheel.parent / extra
+    subprocess.run([sys.executable, "-m", "venv", where], check=True)
+    found = where / "bin" / "python"
     subprocess.run(
         [
             found,
@@ -52,11 +56,17 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
             "install",
             "--quiet",
             "--no-compile",
-            f"{wheel}[cli]",
+            f"{wheel}[{extra}]",
         ],
         check=True,
     )
     return found
+
+
+@pytest.fixture(scope="module")
+def python(wheel: pathlib.Path) -> pathlib.Path:
+    """Give the interpreter of an environment with ``fpgapool[cli]``."""
+    return _install(wheel, "cli")
 
 
 def _output(*command: object) -> str:
@@ -69,11 +79,28 @@ def _output(*command: object) -> str:
     ).stdout
 
 
-def test_nothing_heavy_comes_with_the_commands(python: pathlib.Path) -> None:
+def _installed(python: pathlib.Path) -> set[str]:
     listed = _output(python, "-m", "pip", "list", "--format=freeze")
-    names = {line.partition("==")[0].lower() for line in listed.split()}
-    assert "fpgapool" in names
+    return {line.partition("==")[0].lower() for line in listed.split()}
+
+
+def test_nothing_heavy_comes_with_the_commands(python: pathlib.Path) -> None:
+    names = _installed(python)
+    assert {"fpgapool", "python-openstackclient"} <= names
     assert names.isdisjoint(HEAVY)
+
+
+def test_programs_need_no_command_for_the_api(wheel: pathlib.Path) -> None:
+    python = _install(wheel, "client")
+    names = _installed(python)
+    assert {"fpgapool", "openstacksdk"} <= names
+    assert names.isdisjoint({*HEAVY, "osc-lib", "python-openstackclient"})
+    _output(
+        python,
+        "-c",
+        "from fpgapool import client; client.PoolApi.at('http://127.0.0.1:9')",
+    )
+    assert "--os-cloud" in _output(python.with_name("fpgapool-run"), "--help")
 
 
 def test_the_library_and_the_commands_work(python: pathlib.Path) -> None:

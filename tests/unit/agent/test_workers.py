@@ -11,12 +11,14 @@ from unittest import mock
 import pytest
 
 from fpgapool.agent import settings
+from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import link
 from fpgapool.agent.supervision import unread
 from fpgapool.agent.supervision import workers
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
 from tests.harness import mapping
 
 pytestmark = pytest.mark.security
@@ -110,6 +112,14 @@ class Site:
     @property
     def kept(self):
         return [fds for _, fds in self.supervisor._unread._kept[KEY]]
+
+    def refuse(self, operation, code):
+        """Have the worker refuse the agent's next request."""
+        self.supervisor.send(orders.ToWorker(KEY, operation, 7, {}))
+        ((request,), _) = self.take()
+        refusal = messages.error_reply(request["id"], code, "")
+        self.send(messages.encode(refusal))
+        self.receive()
 
 
 @pytest.fixture
@@ -311,3 +321,22 @@ def test_a_process_whose_exit_status_is_unknown_has_died(
         status is None,
     )
     site.worker_end.close()
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "level"),
+    [
+        ("assign", codes.RECYCLE, "DEBUG"),
+        ("reissue_secret", codes.SESSION_NOT_READY, "DEBUG"),
+        ("assign", codes.SLOT_BUSY, "WARNING"),
+        ("release", codes.STALE_GENERATION, "WARNING"),
+    ],
+)
+def test_only_a_refusal_that_is_no_part_of_ordinary_life_is_a_warning(
+    site, caplog, operation, code, level
+):
+    caplog.set_level("DEBUG")
+    site.supervisor._workers[KEY] = site.child
+    site.refuse(operation, code)
+    (record,) = (one for one in caplog.records if code in one.getMessage())
+    assert record.levelname == level

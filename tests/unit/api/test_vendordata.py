@@ -16,10 +16,13 @@ from fpgapool.common import exception
 from fpgapool.conf import vendordata as conf
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
+from tests.harness import waiting
 from tests.unit.api import fakes
 
 VM = str(uuid.UUID(int=0xABC))
 KEY, OLD_KEY = "k" * 32, "o" * 32
+#: Nova's default of ``vendordata_dynamic_read_timeout``.
+NOVA_WAITS_S = 5.0
 ASKING = {"fpgapool:accelerators": "aes,fft", "fpgapool:max_sessions": "2"}
 
 #: As Nova sends it.
@@ -156,7 +159,59 @@ def test_another_flavor_changes_the_limit_and_not_the_token():
     first = desk.answer(BODY, BASE)
     servers.specs = {**ASKING, "fpgapool:max_sessions": "9"}
     assert desk.answer(BODY, BASE) == first
-    assert conductor.calls == 2
+    waiting.wait_until(lambda: conductor.calls == 2, "the limit changed")
+
+
+def test_a_lookup_has_most_of_the_time_that_nova_waits():
+    (option,) = (
+        option
+        for option in conf.vendordata_opts
+        if option.name == "lookup_timeout_s"
+    )
+    assert NOVA_WAITS_S / 2 < option.default < NOVA_WAITS_S
+    assert option.type.max < NOVA_WAITS_S
+
+
+def test_an_unknown_instance_is_looked_up_while_nova_waits():
+    servers = Servers()
+    servers.thawed.clear()
+    desk = make_desk(servers)
+    answers = []
+    thread = threading.Thread(
+        target=lambda: answers.append(desk.answer(BODY, BASE))
+    )
+    thread.start()
+    waiting.wait_until(lambda: servers.asked, "Nova was asked")
+    assert not answers
+    servers.thawed.set()
+    thread.join()
+    assert answers[0]["instance_token"]
+
+
+def test_an_instance_that_was_given_a_token_does_not_wait_for_nova():
+    servers = Servers()
+    desk = make_desk(servers)
+    first = desk.answer(BODY, BASE)
+    servers.thawed.clear()
+    assert [desk.answer(BODY, BASE) for _ in range(5)] == [first] * 5
+    assert desk.outcomes == {vendordata.GIVEN: 6}
+    servers.thawed.set()
+
+
+def test_what_nova_says_afterwards_counts_for_the_next_answer():
+    servers = Servers()
+    desk = make_desk(servers)
+    first = desk.answer(BODY, BASE)
+    servers.specs = {**ASKING, "fpgapool:accelerators": "sha"}
+    assert desk.answer(BODY, BASE) == first
+    waiting.wait_until(
+        lambda: desk.answer(BODY, BASE)["accelerators"] == ["sha"],
+        "the other flavor counts",
+    )
+    servers.specs = {}
+    waiting.wait_until(
+        lambda: desk.answer(BODY, BASE) == {}, "its flavor asks no longer"
+    )
 
 
 def test_keys_can_be_replaced():
@@ -331,6 +386,21 @@ def test_what_has_no_token_gets_none_while_nova_is_slow(why):
     assert desk.answer(BODY, BASE) == {}
     assert outcome(desk) == vendordata.TIMEOUT
     servers.thawed.set()
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("why", ["revoked", "deleted"])
+def test_what_lost_its_token_does_not_get_it_at_once(why):
+    servers, conductor = Servers(), Conductor()
+    desk = make_desk(servers, conductor)
+    assert desk.answer(BODY, BASE)
+    if why == "revoked":
+        values = {**vars(conductor.entries[VM]), "token_revoked": True}
+        conductor.entries[VM] = objects.InstanceEntry(**values)
+    else:
+        conductor.deleted_at = 5.0
+    servers.failure = exception.NovaUnavailable(reason="away")
+    assert desk.answer(BODY, BASE) == {}
 
 
 def test_without_a_thread_nothing_is_given_and_the_place_is_free_again():

@@ -19,6 +19,7 @@ from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import instance
 from fpgapool.client.doors import poolapi
 from fpgapool.vocabulary import codes
+from tests.harness import waiting
 
 FOUND = {
     "api_url": "http://api.example.org:8778",
@@ -265,6 +266,16 @@ def test_a_metadata_service_that_does_not_answer(monkeypatch, service):
     _, places = instance.Finder().find()
     assert "timed out" in places[-1]
     service.answers.append((200, {}, b""))
+
+
+def test_a_service_has_longer_to_answer_than_to_connect(monkeypatch, service):
+    monkeypatch.setattr(instance, "_CONNECT_S", 0.1)
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    content = json.dumps({"fpgapool": FOUND}).encode()
+    service.answers.append((200, {}, content))
+    service.on_request = lambda: waiting.pause(0.2)
+    credentials, _ = instance.Finder().find()
+    assert credentials is not None
 
 
 def test_proxies_are_not_asked(monkeypatch, service):

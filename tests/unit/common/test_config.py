@@ -96,3 +96,23 @@ def test_a_log_that_cannot_be_opened_is_named(tmp_path):
     path = tmp_path / "missing" / "a.log"
     with pytest.raises(exception.ConfigurationError, match=str(path)):
         _init(tmp_path, "", "--log-file", str(path))
+
+
+_STOPS = """
+import sys
+from amqp import abstract_channel
+from fpgapool.common import config
+config.init("test", ["--log-file", sys.argv[1]], default_config_files=[])
+for method in (60, 30), (60, 60):
+    abstract_channel.AMQP_LOGGER.warning(
+        abstract_channel.IGNORED_METHOD_DURING_CHANNEL_CLOSE, method, 1
+    )
+"""
+
+
+def test_amqp_tells_nothing_of_queues_that_are_deleted_on_purpose(tmp_path):
+    """In a process of its own: logging is set up once."""
+    path = tmp_path / "log"
+    subprocess.run([sys.executable, "-c", _STOPS, str(path)], check=True)
+    (line,) = path.read_text().splitlines()
+    assert "Received method (60, 60) during closing channel 1" in line

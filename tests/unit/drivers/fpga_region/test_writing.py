@@ -120,6 +120,7 @@ def test_a_signed_file_is_programmed(tree, start):
         (signed(KEY, b"other contents"), codes.INVALID_SIGNATURE),
         (signed(OTHER_KEY, CONTENTS), codes.INVALID_SIGNATURE),
     ],
+    ids=["none", "no base64", "other contents", "other key"],
 )
 def test_a_worker_that_lies_cannot_program(start, signature, code):
     driver = start(signature_required=True)
