@@ -572,7 +572,7 @@ class Desks(children.Keeper[_DeskProcess]):
             return
         answer = children.ANSWER(message, "answer")
         operation = child.link.requests.pop(answer["id"], None)
-        if not answer["ok"]:
+        if operation is not None and not answer["ok"]:
             LOG.error(
                 "%s refused %s: %s",
                 child.title,

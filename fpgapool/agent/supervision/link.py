@@ -27,6 +27,8 @@ RECEIVE_BYTES = 16384
 #: How much a process may send: messages, and ``_UNIT_BYTES`` of them. If it
 #: sends more than a burst at once, it is not read for a while.
 _UNITS_PER_S, _BURST_UNITS, _UNIT_BYTES = 4000, 400, 512
+# How often a connection's rest is read: more than the kernel keeps.
+_LAST_READS = 100
 
 
 def receive(sock: socket.socket) -> bytes | memoryview:
@@ -203,7 +205,10 @@ class Link:
 
     def receive_rest(self) -> None:
         """Handle the last messages of a process that has ended."""
-        while (sock := self.sock) is not None:
+        # What it has forked may go on sending.
+        for _ in range(_LAST_READS):
+            if (sock := self.sock) is None:
+                return
             try:
                 if not descriptors.is_readable(sock, 0):
                     return

@@ -167,7 +167,7 @@ def _status(sock: socket.socket) -> messages.Message:
     while data := sock.recv(links.RECEIVE_BYTES):
         for message in decoder.feed(data):
             status = message.get("status")
-            if isinstance(status, dict):
+            if isinstance(status, dict) and "session_id" in status:
                 return status
     raise ConnectionError("the worker closed the connection")
 
