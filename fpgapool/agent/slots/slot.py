@@ -114,8 +114,7 @@ _all_but_bytes = operator.attrgetter(
 GENERATION = shapes.integer(0, 2**63 - 1)
 #: What they have counted.
 COUNT = shapes.integer(0, 2**60)
-#: A port and the hash of a certificate.
-PORT = shapes.nullable(shapes.integer(1, 2**16 - 1))
+#: The hash of a certificate.
 CERTIFICATE = shapes.nullable(shapes.text(64, printable=True))
 #: A code, as databases store it.
 CODE = shapes.text(64, printable=True)
@@ -152,7 +151,7 @@ _SHAPE = shapes.Members(
                 others=True,
             )
         ),
-        "data_port": PORT,
+        "data_port": shapes.nullable(COUNT),
     },
     {
         "beyond_claim": shapes.flag,

@@ -62,7 +62,7 @@ _STATUS = shapes.Members(
         ),
         "clients": slot.COUNT,
         "revision": slot.COUNT,
-        "data_port": slot.PORT,
+        "data_port": shapes.nullable(slot.COUNT),
         "certificate_sha256": slot.CERTIFICATE,
     },
     {"introduced": shapes.flag},
