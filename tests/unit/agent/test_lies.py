@@ -463,6 +463,9 @@ def test_a_worker_that_sends_too_much_is_not_read_for_a_while(site):
     assert len(heard) > first
     link.close()
     worker.close()
+    # This closes what the loop uses.
+    loop._request_stop()
+    loop._run()
 
 
 # Desks.
