@@ -16,11 +16,12 @@ position of the input in a stateless accelerator's stream. ``detail`` is JSON:
 ``code`` and ``message`` of a failure; ``device``, ``slot`` and ``generation``
 of a member that is ready. ``busy_ns`` is the time for which the core computed.
 
-A member connects to its desk's socket for members and sends nothing there. The
-desk answers with one byte and the descriptors of a channel, to which the
-member writes ``READY``. The channel ends with the connection: the member then
-clears its slot, forgets everything and connects again, and the desk gives any
-task without a result to another member.
+A member's agent connects to its desk's socket for members, says which slot it
+is, and passes the connection on. The desk answers with one byte and the
+descriptors of a channel, to which the member writes ``READY``. The channel
+ends with the connection: the member then clears its slot, forgets everything
+and asks for another one, and the desk gives any task without a result to
+another member.
 """
 
 from __future__ import annotations

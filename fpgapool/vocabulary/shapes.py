@@ -188,6 +188,21 @@ def _is_unicode(value: str) -> bool:
     return True
 
 
+def legible(most: int) -> Shape[str]:
+    """Return the shape of strings that logs and databases shall take.
+
+    It accepts any string, and returns its beginning as a printable line.
+    """
+
+    def check(value: object, where: str) -> str:
+        found = text()(value, where)[:most]
+        if found.isprintable():
+            return found
+        return found.encode("unicode_escape").decode()[:most]
+
+    return check
+
+
 def matching(pattern: str | re.Pattern[str], words: str) -> Shape[str]:
     """Return the shape of strings that a regular expression matches entirely.
 

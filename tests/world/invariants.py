@@ -17,6 +17,7 @@ from collections.abc import Callable
 from fpgapool import objects
 from fpgapool.agent.door import opens
 from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import children
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
 from fpgapool.conductor.decisions import effects
@@ -129,6 +130,7 @@ class Watcher:
             (registry.Registry, "update", self._told),
             (reports.Reports, "_finished", self._finished),
             (table.SlotTable, "accept_epoch", self._epoch),
+            (children.Keeper, "_lied", self._lied),
             (opens.Opens, "heard", self._heard),
             (worker_state.Machine, "handle", self._machine),
             (hello.Keyring, "mint", self._mint),
@@ -523,6 +525,10 @@ class Watcher:
             epoch,
             highest,
         )
+
+    @staticmethod
+    def _lied(_: None, _agent: object, child: object, error: object) -> None:
+        check(False, "an honest process is killed as a liar", child, error)
 
     def _machine(
         self, _effects: object, machine: worker_state.Machine, *_a: object

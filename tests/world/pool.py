@@ -407,6 +407,8 @@ class Pool:
             chunk_bytes=4096,
             window_chunks=4,
             worker_orphan_s=60.0,
+            # All processes are this one.
+            isolation="none",
         )
         driver.BOARDS[settings.host_uuid] = driver.Board(slots)
         return Agent(self, name, settings)

@@ -2,10 +2,12 @@
 
 """The members of a desk: their connections, and which of them are in use.
 
-A slot's worker connects and identifies the slot with READY. The slot joins
-once the agent wants it with that generation, and leaves when the agent no
-longer wants it: the queues let its task end, STOP makes the worker clear the
-slot, and LEFT confirms that. A slot whose connection ends is considered dead.
+The agent connects a slot's worker, and its first message says which slot that
+is: what members say about themselves decides nothing. The slot joins once it
+has sent READY and the agent wants it with that generation, and leaves when the
+agent no longer wants it: the queues let its task end, STOP makes the worker
+clear the slot, and LEFT confirms that. A slot whose connection ends is
+considered dead.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.common.channels import channel as channels
 from fpgapool.common.channels import rings
 from fpgapool.protocol import frames
+from fpgapool.protocol import messages
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
 
@@ -80,16 +83,30 @@ class MemberPorts:
             LOG.warning("accepting a member failed: %s", exc)
             return
         connection = channels.PlainChannel(sock)
+        self._loop.watch(sock.fileno(), lambda: self._introduced(connection))
+
+    def _introduced(self, connection: channels.PlainChannel) -> None:
+        """Connect the slot that the agent names."""
+        self._loop.unwatch(connection.fileno())
         try:
+            place = self._introduction(connection)
             channel = rings.Channel.create(records.RING_BYTES)
             connection.send_with_fds(b"\0", channel.fds)
-        except OSError as exc:
+        except (OSError, frames.ProtocolError) as exc:
             LOG.warning("connecting a member failed: %s", exc)
             connection.close()
             return
         channel.forget_fds()
+        for other in [*self._connected]:
+            if other.place[:2] == place[:2]:
+                self.forget(other)
         port = ports.MemberPort(
-            connection, channel, self._ready, self._ended, self._has_left
+            place,
+            connection,
+            channel,
+            self._ready,
+            self._ended,
+            self._has_left,
         )
         self._connected.add(port)
         self._loop.add(port, first=True)
@@ -105,24 +122,29 @@ class MemberPorts:
             self.forget(port)
             self._decide(time.monotonic())
 
+    def _introduction(
+        self, connection: channels.PlainChannel
+    ) -> tuple[str, int, int]:
+        # The agent has sent it as a whole before the worker could add to it.
+        data = memoryview(bytearray(messages.MAX_MESSAGE_BYTES))
+        count = connection.recv_some_into(data)
+        (document,) = messages.MessageDecoder().feed(data[:count], 1) or ({},)
+        place = _place(document)
+        if place[:2] not in self._numbers:
+            raise frames.ProtocolError(
+                codes.SLOT_NOT_FOUND, "this host has no such slot"
+            )
+        return place
+
     def _ready(
         self, port: ports.MemberPort, document: dict[str, typing.Any]
     ) -> None:
-        place = (
-            frames.require(document, "device", str),
-            frames.require(document, "slot", int),
-        )
-        generation = frames.require(document, "generation", int)
-        if place not in self._numbers or port.place is not None:
+        if port.is_ready or _place(document) != port.place:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
-                "READY names a slot that this host does not have, or a second"
-                " slot on the same connection",
+                "READY comes twice, or names another slot than the agent",
             )
-        port.place = (*place, generation)
-        for other in [*self._connected]:
-            if other is not port and other.place and other.place[:2] == place:
-                self.forget(other)
+        port.is_ready = True
         self._join_wanted()
 
     def want(self, wanted: dict[Place, int], surplus: int = 0) -> None:
@@ -142,7 +164,6 @@ class MemberPorts:
                 del self._left[place]
         members = self._queues.members
         for number, port in self._joined.items():
-            assert port.place is not None
             if wanted.get(port.place[:2]) != port.place[2]:
                 members.leave(number)
         self._join_wanted()
@@ -151,7 +172,7 @@ class MemberPorts:
 
     def _join_wanted(self) -> None:
         for port in self._connected:
-            if port.place is None or port.number is not None:
+            if not port.is_ready or port.number is not None:
                 continue
             place, generation = port.place[:2], port.place[2]
             if (
@@ -172,7 +193,7 @@ class MemberPorts:
 
     def _has_left(self, port: ports.MemberPort) -> None:
         """Handle a slot that has left, whether or not it was stopped."""
-        if port.number is None and port.place is not None:
+        if port.number is None and port.is_ready:
             self._left[port.place[:2]] = port.place[2]
             self._report(port, "left")
         self.forget(port)
@@ -201,7 +222,6 @@ class MemberPorts:
                 self.forget(port)
 
     def _report(self, port: ports.MemberPort, what: str) -> None:
-        assert port.place is not None
         LOG.info(
             "member %s: slot %d of %s", what, port.place[1], port.place[0]
         )
@@ -212,7 +232,7 @@ class MemberPorts:
         known = self._queues.members.all
         found = []
         for port in self._connected:
-            if port.place is None:
+            if not port.is_ready:
                 continue
             state = "waiting"
             if port.number is not None:
@@ -223,6 +243,14 @@ class MemberPorts:
             _member(*place, generation, "left")
             for place, generation in self._left.items()
         ]
+
+
+def _place(document: dict[str, typing.Any]) -> tuple[str, int, int]:
+    return (
+        frames.require(document, "device", str),
+        frames.require(document, "slot", int),
+        frames.require(document, "generation", int),
+    )
 
 
 def _member(

@@ -387,12 +387,14 @@ class MemberPort:
         task's id and busy time in ns, the parts of the record (the last one
         still in the ring if it is long), and the current time.
     :param left: called with this port when the member has left.
-    :ivar place: device, slot and generation, once READY has arrived.
+    :ivar place: device, slot and generation, as the agent names them.
+    :ivar is_ready: whether READY has arrived.
     :ivar number: the slot's number while it is a member, or None.
     """
 
     def __init__(
         self,
+        place: tuple[str, int, int],
         sock: channels.PlainChannel,
         channel: rings.Channel,
         ready: Callable[[MemberPort, dict[str, typing.Any]], None],
@@ -400,7 +402,8 @@ class MemberPort:
         left: Callable[[MemberPort], None],
     ) -> None:
         self.sock = sock
-        self.place: tuple[str, int, int] | None = None
+        self.place = place
+        self.is_ready = False
         self.number: int | None = None
         self.closed = False
         self._channel = channel

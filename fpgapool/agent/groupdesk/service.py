@@ -581,6 +581,7 @@ class Desk:
             "boot_id": self._totals.boot_id,
             "revision": self._revision,
             "group_id": self._settings.group_id,
+            "introduced": True,
             "members": self._members.status(),
             "clients": len(self._clients),
             "admitted": len(self._connections.client_ids),

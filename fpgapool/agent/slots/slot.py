@@ -18,6 +18,7 @@ from fpgapool import objects
 from fpgapool.agent.slots import orders
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
+from fpgapool.vocabulary import shapes
 from fpgapool.vocabulary import states
 
 #: Interval at which a holder's energy is read for reports.
@@ -74,15 +75,16 @@ class WorkerStatus:
         """Read a status message.
 
         :param made_for: the digest of a worker that is started now.
+        :raises shapes.Invalid: if it is none.
         """
-        if members["state"] not in states.SLOT_MOVES:
-            raise ValueError(f"unknown state {members['state']!r:.40}")
-        known = {name: members[name] for name in _STATUS if name in members}
-        result = known["last_result"]
-        if result is not None:
-            known["last_result"] = objects.SessionResult(
-                **{name: result[name] for name in _RESULT}
-            )
+        known = _SHAPE(members, "status")
+        holder = known["session_id"], known["generation"]
+        if (None in holder) != (known["state"] in _FREE) or (
+            holder.count(None) == 1
+        ):
+            raise shapes.Invalid("status.state", "does not fit the holder")
+        if (result := known["last_result"]) is not None:
+            known["last_result"] = objects.SessionResult(**result)
         known["is_stale"] = bool(known.get("was_member")) or (
             known.get("made_for", "") != made_for
         )
@@ -101,10 +103,68 @@ def _members(cls: type) -> tuple[str, ...]:
 
 
 _STATUS = _members(WorkerStatus)
-_RESULT = _members(objects.SessionResult)
+_FREE = frozenset({states.SLOT_IDLE, states.SLOT_FAULTY})
 _BYTES = ("input_bytes", "output_bytes", "blocks")
 _all_but_bytes = operator.attrgetter(
     *(name for name in _STATUS if name not in _BYTES)
+)
+
+
+#: A generation as workers and desks report it.
+GENERATION = shapes.integer(0, 2**63 - 1)
+#: What they have counted.
+COUNT = shapes.integer(0, 2**60)
+#: The hash of a certificate.
+CERTIFICATE = shapes.nullable(shapes.text(64, printable=True))
+#: A code, as databases store it.
+CODE = shapes.text(64, printable=True)
+_NAME = shapes.nullable(shapes.text(255, printable=True))
+# A group's id names a directory.
+_HOLDER = shapes.matching(
+    "[0-9A-Za-z][0-9A-Za-z_.:-]{0,63}", "the id of a session or group"
+)
+# By the wall clock; databases take any such time.
+_TIME = shapes.number(0, 10**10)
+_SHAPE = shapes.Members(
+    {
+        "state": shapes.one_of(states.SLOT_MOVES),
+        "session_id": shapes.nullable(_HOLDER),
+        "generation": shapes.nullable(GENERATION),
+        "seen_generation": GENERATION,
+        "project_id": _NAME,
+        "programmed": _NAME,
+        "input_bytes": COUNT,
+        "output_bytes": COUNT,
+        "last_result": shapes.nullable(
+            shapes.Members(
+                {
+                    "session_id": _HOLDER,
+                    "generation": GENERATION,
+                    "state": shapes.one_of(states.RESULTS),
+                    "code": CODE,
+                    "message": shapes.legible(1000),
+                    "input_bytes": COUNT,
+                    "output_bytes": COUNT,
+                    "started_at": shapes.nullable(_TIME),
+                    "finished_at": _TIME,
+                },
+                others=True,
+            )
+        ),
+        "data_port": shapes.nullable(COUNT),
+    },
+    {
+        "beyond_claim": shapes.flag,
+        "quanta": COUNT,
+        "bitstream_id": _NAME,
+        "is_member": shapes.flag,
+        "was_member": shapes.flag,
+        "blocks": shapes.mapping_of(COUNT, most=16),
+        "last_project_id": _NAME,
+        "certificate_sha256": CERTIFICATE,
+        "made_for": shapes.text(64, printable=True),
+    },
+    others=True,
 )
 
 

@@ -531,10 +531,10 @@ def endpoints(
 ) -> tuple[objects.Endpoint, ...]:
     """Return where a process on a host listens for clients.
 
-    :param port: number of its TCP data port, or None.
+    :param port: number of its TCP data port, as it says, or None.
     """
     local = objects.Endpoint(network="local", address="", port=0)
-    if host.data_address is None or not port:
+    if host.data_address is None or not port or port >= 2**16:
         return (local,)
     return local, objects.Endpoint(
         network=host.data_network, address=host.data_address, port=port

@@ -38,6 +38,7 @@ from oslo_log import log as logging
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.child import process as child_process
+from fpgapool.agent.slots import slot
 from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import link as links
@@ -46,6 +47,7 @@ from fpgapool.common.channels import descriptors
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
 
@@ -56,6 +58,12 @@ CONNECT_INTERVAL_S = 0.02
 
 #: A new process that has not responded for this long is killed.
 START_TIMEOUT_S = 30.0
+
+#: A process that hangs up is dialled again after this time.
+RECONNECT_S = 0.1
+
+#: A process that leaves so many requests unanswered is killed.
+_MOST_REQUESTS = 1000
 
 FIRST_RESPAWN_S = 0.1
 LONGEST_RESPAWN_S = 30.0
@@ -68,6 +76,17 @@ FAULTY_AFTER_FAILURES = 4
 
 #: Maximum time that one tick adds to a process's silence.
 LONGEST_TICK_S = 2.0
+
+#: The shape of answers.
+ANSWER = shapes.Members(
+    {"id": shapes.integer(0), "ok": shapes.flag},
+    {
+        "error": shapes.Members(
+            {"code": slot.CODE, "message": shapes.legible(1000)}, others=True
+        )
+    },
+    others=True,
+)
 
 # How a process ended.
 LEFT = "left"
@@ -135,7 +154,9 @@ class Child:
             link.sock is not None
             and link.heard
             and self.ended_for is None
-            and link.silent_s >= limit_s
+            and (
+                link.silent_s >= limit_s or len(link.requests) > _MOST_REQUESTS
+            )
         )
 
     def signal(self, number: signal.Signals) -> None:
@@ -251,6 +272,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             self._loop,
             child.title,
             functools.partial(self._handle, child),
+            functools.partial(self._lied, child),
             functools.partial(self._disconnected, child),
             read,
         )
@@ -287,6 +309,14 @@ class Keeper(abc.ABC, typing.Generic[C]):
         LOG.warning("Killing %s: it %s", child.title, reason)
         child.ended_for = reason
         child.signal(signal.SIGKILL)
+
+    def _lied(self, child: C, error: Exception) -> None:
+        """Kill a process that sends what no process of this agent would."""
+        # Only the process itself can have sent it.
+        child.proved = True
+        child.link.close()
+        self._end(child, f"sent an invalid message: {error!s:.200}")
+        self._hung_up(child)
 
     def close(self, timeout_s: float) -> None:
         """Leave the processes running, or end them with the agent.
@@ -444,7 +474,9 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if child.proved:
             # If the process ends, the pidfd reports that.
             child.started_at_s = self._loop.now()
-            self._connect_later(child)
+            child.timer = self._loop.call_later(
+                RECONNECT_S, functools.partial(self._connect, child)
+            )
         else:
             self._abandon(child)
 

@@ -26,6 +26,7 @@ from fpgapool import objects
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import slot
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import children
@@ -35,6 +36,7 @@ from fpgapool.objects import bounds
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
 
@@ -42,6 +44,51 @@ LOG = logging.getLogger(__name__)
 LINGER_S = 60.0
 #: Maximum number of clients in one message.
 CLIENTS_AT_ONCE = 128
+# A desk may count twice as many clients as it has, because it keeps the counts
+# of revoked ones for a while, and as many more if it has no order yet.
+_MORE_CLIENTS = 10_000
+
+_STATUS = shapes.Members(
+    {
+        "members": shapes.list_of(
+            shapes.Members(
+                {
+                    "device": shapes.text(255),
+                    "slot": shapes.integer(0),
+                    "generation": slot.GENERATION,
+                    "state": slot.CODE,
+                },
+                others=True,
+            )
+        ),
+        "clients": slot.COUNT,
+        "revision": slot.COUNT,
+        "data_port": shapes.nullable(slot.COUNT),
+        "certificate_sha256": slot.CERTIFICATE,
+    },
+    {"introduced": shapes.flag},
+    others=True,
+)
+_COUNTS = shapes.Members(
+    {
+        "boot_id": shapes.text(64, printable=True),
+        "more": shapes.flag,
+        "clients": shapes.mapping_of(
+            shapes.Members(
+                {
+                    **dict.fromkeys(
+                        ("ended", "arrived", "waiting", "running"), slot.COUNT
+                    ),
+                    "busy_s": shapes.number(0, 10**12),
+                    "connected": shapes.flag,
+                },
+                others=True,
+            ),
+            name=shapes.text(64, least=1, printable=True),
+        ),
+    },
+    others=True,
+)
 
 Members: typing.TypeAlias = Mapping[orders.Key, table.Member]
 
@@ -91,6 +138,7 @@ class _DeskProcess(children.Child):
     :ivar members: slots that the group has here, according to the slot table.
     :ivar joined: slots that have joined the process, with their generations.
     :ivar sent: the members in the last request to this process, or None.
+    :ivar introduced: whether the process reads who a member is.
     :ivar revision: revision of the order that the process follows.
     :ivar counts: the last complete counts.
     :ivar partial: the pages of the next counts that have arrived so far.
@@ -106,6 +154,7 @@ class _DeskProcess(children.Child):
     joined: dict[orders.Key, int] = dataclasses.field(default_factory=dict)
     sent: dict[orders.Key, int] | None = None
     boot_id: str = ""
+    introduced: bool = False
     revision: int = 0
     clients: int = 0
     data_port: int | None = None
@@ -354,16 +403,32 @@ class Desks(children.Keeper[_DeskProcess]):
     ) -> socket.socket | None:
         """Return a connection with which a slot can join its group's desk.
 
+        Its first message tells the desk which slot that is, because members
+        could name another one.
+
         :returns: None if the slot is no member with this generation, or the
             desk accepts no connection now.
         """
         for desk in self._desks.values():
             member = desk.members.get(key)
             if member is not None and member.generation == generation:
-                return processes.dial(
-                    member_path(self._state_dir, desk.group_id)
-                )
+                return self._dial(desk, key, generation)
         return None
+
+    def _dial(
+        self, desk: _DeskProcess, key: orders.Key, generation: int
+    ) -> socket.socket | None:
+        if not desk.link.heard:
+            return None
+        sock = processes.dial(member_path(self._state_dir, desk.group_id))
+        if sock is not None and desk.introduced:
+            member = _member(key, generation)
+            try:
+                sock.sendall(messages.encode(member))
+            except OSError:
+                sock.close()
+                return None
+        return sock
 
     # Requests.
 
@@ -433,10 +498,7 @@ class Desks(children.Keeper[_DeskProcess]):
         if wanted == desk.sent:
             return
         desk.sent = wanted
-        members = [
-            {"device": device, "slot": slot, "generation": generation}
-            for (device, slot), generation in wanted.items()
-        ]
+        members = [_member(*one) for one in wanted.items()]
         self._ask(desk, "members", {"members": members})
 
     def _unknown(self, desk: _DeskProcess) -> dict[orders.Key, int]:
@@ -518,31 +580,39 @@ class Desks(children.Keeper[_DeskProcess]):
         if "event" in message:
             # A member has joined or left; the next status has the details.
             return
-        operation = child.link.requests.pop(message["id"], None)
-        if not message["ok"]:
+        answer = children.ANSWER(message, "answer")
+        operation = child.link.requests.pop(answer["id"], None)
+        if operation is not None and not answer["ok"]:
             LOG.error(
                 "%s refused %s: %s",
                 child.title,
                 operation,
-                message["error"]["message"],
+                answer["error"]["message"],
             )
         elif operation == "status":
-            self._take_status(child, message["status"])
+            self._take_status(child, _STATUS(message.get("status"), "status"))
         elif operation == "counts":
-            self._take_counts(child, message)
+            self._take_counts(child, _COUNTS(message, "counts"))
 
     def _take_status(
         self, child: _DeskProcess, status: Mapping[str, typing.Any]
     ) -> None:
         before, is_first = child.report(self._host), not child.link.heard
+        members = [
+            (one["state"], (one["device"], one["slot"]), one["generation"])
+            for one in status["members"]
+        ]
+        if any(key not in self._keys for _, key, _ in members):
+            raise shapes.Invalid("status.members", "must be of this host")
         child.link.heard = child.proved = True
         child.joined = {
-            (str(one["device"]), int(one["slot"])): int(one["generation"])
-            for one in status["members"]
-            if one["state"] == "joined"
+            key: generation
+            for state, key, generation in members
+            if state == "joined"
         }
-        child.clients = int(status["clients"])
-        child.revision = int(status["revision"])
+        child.clients = status["clients"]
+        child.introduced = status.get("introduced", False)
+        child.revision = status["revision"]
         child.data_port = status["data_port"]
         child.certificate_sha256 = status["certificate_sha256"]
         if is_first:
@@ -550,13 +620,10 @@ class Desks(children.Keeper[_DeskProcess]):
             self._send_order(child)
         if child.report(self._host) != before:
             self._changed()
-        for one in status["members"]:
-            if one["state"] == "leaving":
-                self._emit(
-                    (str(one["device"]), int(one["slot"])),
-                    table.SlotTable.member_leaves,
-                    int(one["generation"]),
-                )
+        for state, key, generation in members:
+            # Other groups' desks decide about their slots.
+            if state == "leaving" and key in child.members:
+                self._emit(key, table.SlotTable.member_leaves, generation)
 
     def _take_counts(
         self, child: _DeskProcess, message: Mapping[str, typing.Any]
@@ -566,15 +633,22 @@ class Desks(children.Keeper[_DeskProcess]):
             for client_id, counts in message["clients"].items()
         }
         child.partial.update(page)
+        known = child.order.clients if child.order is not None else ()
+        if len(child.partial) > 2 * len(known) + _MORE_CLIENTS:
+            raise shapes.Invalid("counts.clients", "are too many")
         if message["more"]:
             self._ask(child, "counts", {"after": max(page)})
             return
-        if child.take_partial(str(message["boot_id"])):
+        if child.take_partial(message["boot_id"]):
             self._changed()
         needed = child.members or self._unknown(child)
         if not needed and (child.is_deleted or not child.clients):
             # Its last counts have arrived, so they will be reported.
             self._ask(child, "exit", {})
+
+
+def _member(key: orders.Key, generation: int) -> dict[str, object]:
+    return {"device": key[0], "slot": key[1], "generation": generation}
 
 
 def _host(host: objects.GroupHost) -> dict[str, object]:

@@ -22,7 +22,13 @@ from fpgapool.protocol import messages
 
 LOG = logging.getLogger(__name__)
 
-RECEIVE_BYTES = 65536
+RECEIVE_BYTES = 16384
+
+#: How much a process may send: messages, and ``_UNIT_BYTES`` of them. If it
+#: sends more than a burst at once, it is not read for a while.
+_UNITS_PER_S, _BURST_UNITS, _UNIT_BYTES = 4000, 400, 512
+# How often a connection's rest is read: more than the kernel keeps.
+_LAST_READS = 100
 
 
 def receive(sock: socket.socket) -> bytes | memoryview:
@@ -37,8 +43,9 @@ def receive(sock: socket.socket) -> bytes | memoryview:
 class Link:
     """A control connection, perhaps absent; used only in the loop's thread.
 
-    :param on_message: called with each message; raises KeyError, TypeError or
-        ValueError if it is invalid.
+    :param on_message: called with each message; raises KeyError, TypeError,
+        ValueError or frames.ProtocolError if it is invalid.
+    :param on_lie: called with the error of an invalid message.
     :param on_end: called after :meth:`close`, when the process has closed the
         connection or the connection is lost.
     :ivar requests: unanswered requests, by number.
@@ -49,6 +56,7 @@ class Link:
     loop: agent_loop.Loop
     title: str
     on_message: Callable[[messages.Message], None]
+    on_lie: Callable[[Exception], None]
     on_end: Callable[[], None]
     read: Callable[[socket.socket], bytes | memoryview] = receive
 
@@ -61,6 +69,9 @@ class Link:
         # Requests, and the descriptors that go with their first bytes.
         self._unsent = collections.deque[tuple[bytearray, list[int]]]()
         self._last_number = 0
+        # What was received and is not yet allowed, and until when it was.
+        self._ahead_units, self._counted_s = 0.0, 0.0
+        self._rests = False
 
     def open(self, sock: socket.socket) -> None:
         """Use a connection, which must be non-blocking."""
@@ -106,10 +117,13 @@ class Link:
     def _watch(self) -> None:
         if self.sock is None:
             return
-        events = agent_loop.READ
+        events = 0 if self._rests else agent_loop.READ
         if self._unsent:
             events |= agent_loop.WRITE
         sock = self.sock
+        if not events:
+            self.loop.unwatch(sock)
+            return
         self.loop.watch(sock, events, lambda got: self._ready(sock, got))
 
     def _ready(self, sock: socket.socket, events: int) -> None:
@@ -159,19 +173,42 @@ class Link:
             # shows whether it has failed.
             LOG.info("%s: %s", self.title, error)
             data = b""
-        except (OSError, frames.ProtocolError) as error:
+        except OSError as error:
             LOG.warning("%s: %s", self.title, error)
             data = b""
+        except frames.ProtocolError as error:
+            self.on_lie(error)
+            return
         for message in received:
             if self.sock is sock:
                 self._dispatch(message)
         if not data and self.sock is not None:
             self.close()
             self.on_end()
+        self._count(len(received) + len(data) / _UNIT_BYTES)
+
+    def _count(self, units: float) -> None:
+        """Stop reading for a while if the process sends too much."""
+        now = self.loop.now()
+        allowed_units = (now - self._counted_s) * _UNITS_PER_S
+        self._counted_s = now
+        self._ahead_units = max(0.0, self._ahead_units - allowed_units) + units
+        if self._ahead_units > _BURST_UNITS and not self._rests:
+            self._rests = True
+            rest_s = self._ahead_units / _UNITS_PER_S
+            self.loop.call_later(rest_s, self._go_on)
+            self._watch()
+
+    def _go_on(self) -> None:
+        self._rests = False
+        self._watch()
 
     def receive_rest(self) -> None:
         """Handle the last messages of a process that has ended."""
-        while (sock := self.sock) is not None:
+        # What it has forked may go on sending.
+        for _ in range(_LAST_READS):
+            if (sock := self.sock) is None:
+                return
             try:
                 if not descriptors.is_readable(sock, 0):
                     return
@@ -182,5 +219,10 @@ class Link:
     def _dispatch(self, message: messages.Message) -> None:
         try:
             self.on_message(message)
-        except (KeyError, TypeError, ValueError) as error:
-            LOG.error("%s sent an invalid message: %r", self.title, error)
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            frames.ProtocolError,
+        ) as error:
+            self.on_lie(error)

@@ -30,6 +30,7 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import slot
 from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import assigned
 from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import children
 from fpgapool.agent.supervision import forks
@@ -44,6 +45,7 @@ from fpgapool.drivers import documents
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
@@ -54,6 +56,29 @@ _ORDINARY = frozenset({codes.RECYCLE, codes.SESSION_NOT_READY})
 
 #: Time in which an idle worker must answer, and then end.
 IDLE_TIMEOUT_S = 10.0
+
+#: Shortest time between two connections of a worker to its desk.
+DESK_INTERVAL_S = 0.02
+
+# What a worker does only after an order, and once: it takes an assignment up,
+# announces that the slot is ready, and hands unread buffers over.
+_HOLD, _PREPARED, _UNREAD = "hold", "prepared", "unread"
+_ONCE = (_HOLD, _PREPARED, _UNREAD)
+
+# The events of workers.
+_EVENTS = {
+    _PREPARED: shapes.Members(
+        {
+            "generation": slot.GENERATION,
+            "secret": shapes.matching("([0-9a-f]{64})?", "a secret"),
+        },
+        others=True,
+    ),
+    "desk_wanted": shapes.Members(
+        {"generation": slot.GENERATION}, others=True
+    ),
+    _UNREAD: shapes.Members({}, others=True),
+}
 
 
 def control_path(state_dir: str, key: orders.Key) -> str:
@@ -68,6 +93,10 @@ def data_path(state_dir: str, key: orders.Key) -> str:
 def own_dir(state_dir: str, key: orders.Key) -> str:
     """Return the path of the directory that only a slot's worker reads."""
     return f"{_workers_dir(state_dir)}/{key[0]}.{key[1]}"
+
+
+def _record_path(state_dir: str, key: orders.Key) -> str:
+    return os.path.join(own_dir(state_dir, key), "assigned")
 
 
 def _workers_dir(state_dir: str) -> str:
@@ -143,7 +172,7 @@ def _status(sock: socket.socket) -> messages.Message:
     while data := sock.recv(links.RECEIVE_BYTES):
         for message in decoder.feed(data):
             status = message.get("status")
-            if isinstance(status, dict):
+            if isinstance(status, dict) and "session_id" in status:
                 return status
     raise ConnectionError("the worker closed the connection")
 
@@ -155,6 +184,11 @@ class _WorkerProcess(children.Child):
     :ivar made_for: digest of a worker that is started now; see
         :func:`_made_for`.
     :ivar stale: whether it has a different digest, or has served a group.
+    :ivar assigned: its last assignment; None if it is not known yet.
+    :ivar is_new: whether this agent has started it and not yet reached it.
+    :ivar may: how often it may still do what it does only after an order.
+    :ivar holds: whether its last status has a holder.
+    :ivar desk_due_s: when it may get the next connection to its desk.
     :ivar reported_idle: whether, since the last status request, it has
         reported without a request that it is idle.
     """
@@ -164,7 +198,20 @@ class _WorkerProcess(children.Child):
     fds: list[int] = dataclasses.field(default_factory=list)
     made_for: str = ""
     stale: bool = False
+    assigned: assigned.Assigned | None = None
+    is_new: bool = False
+    may: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    holds: bool = False
+    desk_due_s: float = 0.0
     reported_idle: bool = False
+
+    def spend(self, what: str) -> None:
+        """Note that it does something; see ``_ONCE``."""
+        self.may[what] -= 1
+        if self.may[what] < 0:
+            raise shapes.Invalid(what, "comes without an order")
 
 
 class Workers(children.Keeper[_WorkerProcess]):
@@ -237,9 +284,16 @@ class Workers(children.Keeper[_WorkerProcess]):
         Without a connection, it is dropped; the caller repeats it later.
         """
         worker = self._workers[request.key]
-        if request.operation == "assign" and worker.stale:
-            self._replace(worker, request)
-            return
+        if request.operation == "assign":
+            given = worker.assigned or assigned.Assigned()
+            # An honest worker refuses other projects by itself.
+            if worker.stale or not given.may_serve(request):
+                self._replace(worker, request)
+                return
+            self._record(worker, assigned.Assigned.by(request))
+            worker.may.update(_ONCE)
+        elif request.operation == "reissue_secret":
+            worker.may[_PREPARED] += 1
         worker.link.ask(request.operation, request.members, request)
 
     def _replace(
@@ -252,10 +306,12 @@ class Workers(children.Keeper[_WorkerProcess]):
         proves.
         """
         LOG.info(
-            "Replacing %s: its settings are outdated, or it served a group",
+            "Replacing %s: its settings are outdated, or it served a group or"
+            " another project",
             worker.title,
         )
         worker.link.ask("exit", {}, request)
+        self._expect_exit(worker)
         self._emit(
             request.key,
             table.SlotTable.worker_refused,
@@ -263,6 +319,21 @@ class Workers(children.Keeper[_WorkerProcess]):
             codes.RECYCLE,
             "",
         )
+
+    def _expect_exit(self, worker: _WorkerProcess) -> None:
+        pid = worker.pid
+
+        def check() -> None:
+            if worker.pidfd is not None and worker.pid == pid:
+                self._end(worker, "did not exit to be replaced")
+
+        self._loop.call_later(IDLE_TIMEOUT_S, check)
+
+    def _record(
+        self, worker: _WorkerProcess, given: assigned.Assigned
+    ) -> None:
+        worker.assigned = given
+        given.save(_record_path(self._state_dir, worker.key))
 
     def place(self, key: orders.Key, path: str) -> str:
         """Give a worker, which can open no other, its slot's bitstream.
@@ -314,12 +385,20 @@ class Workers(children.Keeper[_WorkerProcess]):
         }
 
     def _spawn(self, child: _WorkerProcess) -> bool:
-        has_started = super()._spawn(child)
+        has_started = child.is_new = super()._spawn(child)
         self.started[child.key[0]] += has_started
         return has_started
 
     def _greet(self, child: _WorkerProcess) -> None:
-        child.reported_idle = False
+        child.reported_idle = child.holds = False
+        child.may.update(_ONCE)
+        if child.is_new:
+            child.is_new = False
+            self._record(child, assigned.Assigned())
+        elif child.assigned is None:
+            child.assigned = assigned.load(
+                _record_path(self._state_dir, child.key)
+            )
         self._emit(child.key, table.SlotTable.worker_connected)
         self._ask_status(child)
 
@@ -357,6 +436,8 @@ class Workers(children.Keeper[_WorkerProcess]):
     def _died(self, child: _WorkerProcess, how: str | None) -> None:
         if how is not None:
             self.ended[child.key[0], how] += 1
+        child.assigned = None
+        child.may.clear()
         if how == children.OUT_OF_MEMORY:
             self._emit(child.key, table.SlotTable.worker_ran_out)
         else:
@@ -378,39 +459,63 @@ class Workers(children.Keeper[_WorkerProcess]):
     ) -> None:
         child.link.silent_s = 0.0
         event = message.get("event")
-        if event == "prepared":
-            self._prepared(child.key, message)
-            return
-        if event == "desk_wanted":
-            self._connect_member(child, int(message["generation"]))
-            return
-        if event == "unread":
-            count = buffers.DESCRIPTORS
-            fds, child.fds = child.fds[:count], child.fds[count:]
-            self._unread.keep(child.key, fds)
-            return
         if event is None:
-            request = child.link.requests.pop(message["id"], None)
-            if request is not None and not message["ok"]:
-                error = message["error"]
-                self._refused(
-                    request, str(error["code"]), str(error["message"])
-                )
-        members = message.get("status")
-        if members is None:
+            self._take_answer(child, children.ANSWER(message, "answer"))
+        elif event in _EVENTS:
+            self._take_event(child, event, _EVENTS[event](message, event))
+        if event in (None, "status") and message.get("status") is not None:
+            self._take_status(child, message["status"], event is not None)
+
+    def _take_answer(
+        self, child: _WorkerProcess, answer: messages.Message
+    ) -> None:
+        request = child.link.requests.pop(answer["id"], None)
+        if request is not None and not answer["ok"]:
+            self._refused(child, request, **answer["error"])
+
+    def _take_event(
+        self, child: _WorkerProcess, event: str, members: messages.Message
+    ) -> None:
+        if event == "desk_wanted":
+            self._connect_member(child, members["generation"])
             return
-        child.link.heard = child.proved = True
+        child.spend(event)
+        if event == _PREPARED:
+            self._prepared(child.key, **members)
+            return
+        count = buffers.DESCRIPTORS
+        fds, child.fds = child.fds[:count], child.fds[count:]
+        self._unread.keep(child.key, fds)
+
+    def _take_status(
+        self, child: _WorkerProcess, members: messages.Message, is_news: bool
+    ) -> None:
         status = slot.WorkerStatus.from_members(members, child.made_for)
+        if child.assigned is None:
+            self._record(child, assigned.Assigned.found_in(status))
+            assert child.assigned is not None
+        status = child.assigned.checked(status)
+        if status.generation is not None and not child.holds:
+            child.spend(_HOLD)
+        child.holds = status.generation is not None
+        child.link.heard = child.proved = True
         child.stale = status.is_stale
-        child.reported_idle = event == "status" and (
-            status.state == states.SLOT_IDLE
-        )
+        child.reported_idle = is_news and status.state == states.SLOT_IDLE
         self._counts.count_status(child.key, status)
         self._emit(child.key, table.SlotTable.worker_status, status)
 
     def _connect_member(self, child: _WorkerProcess, generation: int) -> None:
         """Pass a member a connection to its desk, or tell it there is none."""
-        sock = self._dial_desk(child.key, generation)
+        if any(
+            one.operation == "desk" for one in child.link.requests.values()
+        ):
+            # The answer is on its way.
+            return
+        sock, now = None, self._loop.now()
+        if now >= child.desk_due_s:
+            # Each connection costs the desk two rings.
+            child.desk_due_s = now + DESK_INTERVAL_S
+            sock = self._dial_desk(child.key, generation)
         answer = {"generation": generation, "connected": sock is not None}
         child.link.ask(
             "desk",
@@ -419,14 +524,16 @@ class Workers(children.Keeper[_WorkerProcess]):
             [] if sock is None else [sock.detach()],
         )
 
-    def _prepared(self, key: orders.Key, message: messages.Message) -> None:
-        generation = int(message["generation"])
-        secret = str(message["secret"])
+    def _prepared(self, key: orders.Key, generation: int, secret: str) -> None:
         self._counts.count_prepared(key, generation, self._loop.now())
         self._emit(key, table.SlotTable.worker_prepared, generation, secret)
 
     def _refused(
-        self, request: orders.ToWorker, code: str, message: str
+        self,
+        child: _WorkerProcess,
+        request: orders.ToWorker,
+        code: str,
+        message: str,
     ) -> None:
         LOG.log(
             logging.DEBUG if code in _ORDINARY else logging.WARNING,
@@ -437,6 +544,8 @@ class Workers(children.Keeper[_WorkerProcess]):
             message,
         )
         if request.operation == "assign":
+            if code == codes.RECYCLE:
+                self._expect_exit(child)
             self._emit(
                 request.key,
                 table.SlotTable.worker_refused,

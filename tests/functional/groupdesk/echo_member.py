@@ -23,6 +23,7 @@ from fpgapool.common.channels import channel as channels
 from fpgapool.common.channels import rings
 from fpgapool.drivers import base
 from fpgapool.protocol import frames
+from fpgapool.protocol import messages
 from fpgapool.protocol import records
 
 CACHE_BYTES = 1_000_000
@@ -55,9 +56,11 @@ def _runner() -> tasks.Runner:
 def main(path: str, slot: int, generation: int) -> None:
     """Serve the desk until it, or the connection, ends."""
     sock = channels.PlainChannel(channels.connect_unix(path))
+    who = {"device": "board0", "slot": slot, "generation": generation}
+    # An agent says so before it passes the connection on.
+    sock.send(messages.encode(who))
     fds = sock.recv_exact_with_fds(memoryview(bytearray(1)), rings.CHANNEL_FDS)
     channel = rings.Channel.attach(fds)
-    who = {"device": "board0", "slot": slot, "generation": generation}
     detail = frames.encode_json(who)
     channel.put(records.header(records.READY, 0, len(detail)), detail)
     poller = select.poll()

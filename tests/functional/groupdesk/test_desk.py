@@ -20,6 +20,7 @@ from fpgapool.common.channels import channel
 from fpgapool.common.channels import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
+from fpgapool.protocol import messages
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
 from tests.functional.groupdesk import harness
@@ -796,3 +797,54 @@ def test_a_client_that_breaks_its_rings_is_dropped_alone(desk):
 def test_a_second_desk_of_a_group_ends(desk):
     other = harness._python(*desk.process.args[1:-1], desk.process.args[-1])
     assert other.wait(harness.TIMEOUT_S) == 3
+
+
+def _connect(desk: harness.DeskProcess, said: bytes) -> channel.PlainChannel:
+    sock = channel.PlainChannel(channel.connect_unix(desk.path["member"]))
+    sock.send(said)
+    return sock
+
+
+def _who(slot: int, generation: int = 1) -> dict[str, object]:
+    return {"device": "board0", "slot": slot, "generation": generation}
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("lie", [_who(1), _who(0, 2), {"slot": 0}])
+def test_a_member_cannot_pass_for_another(desk, lie):
+    desk.await_states({0: "joined", 1: "joined"})
+    # What it adds to the words of its agent does not count.
+    said = messages.encode(_who(0)) + messages.encode(_who(1))
+    sock = _connect(desk, said)
+    fds = sock.recv_exact_with_fds(memoryview(bytearray(1)), rings.CHANNEL_FDS)
+    member = rings.Channel.attach(fds)
+    detail = frames.encode_json(lie)
+    member.put(records.header(records.READY, 0, len(detail)), detail)
+    # It only takes the place of its own former connection.
+    desk.await_states({1: "joined"})
+    assert desk.members[1].poll() is None
+    member.close()
+    sock.close()
+    with harness.open_group(desk) as opened:
+        assert opened.run(b"x") == b"x"
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\0\0\0\0",
+        b"x" * 100,
+        messages.encode(_who(9)),
+        messages.encode({"device": "board0", "slot": True, "generation": 1}),
+        messages.encode({}),
+        messages.encode(_who(0))[:-1],
+    ],
+)
+def test_only_slots_of_the_host_are_connected(desk, said):
+    desk.await_states({0: "joined", 1: "joined"})
+    sock = _connect(desk, said)
+    with pytest.raises(channel.ChannelClosed):
+        sock.recv_exact_with_fds(memoryview(bytearray(1)), rings.CHANNEL_FDS)
+    sock.close()
+    desk.await_states({0: "joined", 1: "joined"})

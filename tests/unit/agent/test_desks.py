@@ -410,7 +410,10 @@ def test_nonsense_of_a_desk_changes_nothing(made, message):
 
 
 @pytest.mark.security
-def test_a_slot_is_connected_to_the_desk_of_its_group_only(made, monkeypatch):
+@pytest.mark.parametrize("introduced", [True, False])
+def test_a_slot_is_connected_to_the_desk_of_its_group_only(
+    made, monkeypatch, introduced
+):
     path = pathlib.Path(desks.member_path(made._state_dir, GROUP))
     path.parent.mkdir(parents=True)
     # Paths of sockets are short.
@@ -420,11 +423,18 @@ def test_a_slot_is_connected_to_the_desk_of_its_group_only(made, monkeypatch):
     # The desk does not listen yet.
     assert made.dial_for(KEYS[0], 7) is None
     with port.listen_unix(path.name) as listener:
+        # It has not said what it understands.
+        assert made.dial_for(KEYS[0], 7) is None
+        made.hear(introduced=introduced)
         connection = made.dial_for(KEYS[0], 7)
         assert connection is not None
         with connection, listener.accept()[0] as accepted:
             accepted.sendall(b"rings")
             assert connection.recv(9) == b"rings"
+            connection.shutdown(socket.SHUT_WR)
+            heard = messages.MessageDecoder().feed(accepted.recv(999))
+        who = {"device": "board0", "slot": 0, "generation": 7}
+        assert heard == [who] * introduced
         assert made.dial_for(KEYS[0], 6) is None
         assert made.dial_for(KEYS[1], 7) is None
         made.set()

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.security
 
 LONG = b"d" * (ports.KEPT_BYTES + 1)
 LOCK = 7
+PLACE = ("board0", 0, 1)
 REFERENCES = blocks.encode_parts(
     [
         blocks.Part(blocks.Reference(b"n" * 16, 100, 1, number), None)
@@ -82,7 +83,7 @@ class Desk:
         self.queues = queues.Queues(2)
         self.to_member = Channel()
         self.member = ports.MemberPort(
-            mock.Mock(), self.to_member, *[mock.Mock()] * 3
+            PLACE, mock.Mock(), self.to_member, *[mock.Mock()] * 3
         )
         self.dropped = []
         self.port = ports.ClientPort(
@@ -193,7 +194,7 @@ def test_a_client_gets_the_header_of_a_result_that_was_checked(kind, output):
     channel = Channel(records.header(kind, 5, 2, 1000) + b"{}" + output)
     ended = mock.Mock()
     port = ports.MemberPort(
-        mock.Mock(), channel, mock.Mock(), ended, mock.Mock()
+        PLACE, mock.Mock(), channel, mock.Mock(), ended, mock.Mock()
     )
     port.number = 0
     assert port.work(1.0)

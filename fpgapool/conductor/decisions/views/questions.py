@@ -208,6 +208,9 @@ class Questions:
         pool, book = self.pool, self.pool.sessions
         hosts = self.hosts_now(pool.registry.hosts)
         unusable = [one.pop("unusable_slots") for one in hosts.values()]
+        for host in hosts.values():
+            # That release does not know it.
+            del host["isolation_message"]
         return {
             "strategy": self._strategy_name,
             "sessions": book.count_by_state(self._served()),

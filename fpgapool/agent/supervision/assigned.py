@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What an agent has given to a slot's worker.
+
+Whatever a worker says, it decides about nothing else. Workers outlive agents,
+so the next agent reads it from a file in the worker's own directory, where the
+worker cannot write.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+
+from oslo_log import log as logging
+
+from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import slot
+from fpgapool.vocabulary import shapes
+
+LOG = logging.getLogger(__name__)
+
+# Each record overwrites the last one in place, so that there always is one.
+_FILE_BYTES = 4096
+_TEXT = shapes.nullable(shapes.text())
+_SHAPE = shapes.Members(
+    {
+        "generation": slot.GENERATION,
+        "session_id": _TEXT,
+        "project_id": _TEXT,
+        "is_member": shapes.flag,
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Assigned:
+    """The last assignment of a worker's process; by default none.
+
+    :ivar project_id: the only project that the process may serve.
+    :ivar is_member: whether a group is the holder.
+    """
+
+    generation: int = 0
+    session_id: str | None = None
+    project_id: str | None = None
+    is_member: bool = False
+
+    @classmethod
+    def by(cls, order: orders.ToWorker) -> Assigned:
+        members = order.members
+        return cls(
+            order.generation,
+            str(members["session_id"]),
+            str(members["project_id"]),
+            bool(members["group_id"]),
+        )
+
+    @classmethod
+    def found_in(cls, status: slot.WorkerStatus) -> Assigned:
+        """Believe a worker whose assignment an older agent did not record."""
+        result = status.last_result
+        is_last = result and result.generation == status.seen_generation
+        return cls(
+            status.seen_generation,
+            result.session_id if result and is_last else status.session_id,
+            status.project_id or status.last_project_id,
+            status.is_member or status.was_member,
+        )
+
+    def may_serve(self, order: orders.ToWorker) -> bool:
+        """Whether the process may get another assignment."""
+        same = self.generation == order.generation
+        own = self.project_id in (None, order.members["project_id"])
+        return own and (same or not self.is_member)
+
+    def checked(self, status: slot.WorkerStatus) -> slot.WorkerStatus:
+        """Return what the agent takes from a status.
+
+        :raises shapes.Invalid: if it contradicts the assignment.
+        """
+        mine = self.generation, self.session_id
+        result = status.last_result
+        if (
+            status.seen_generation > self.generation
+            or (
+                status.generation is not None
+                and (status.generation, status.session_id, status.project_id)
+                != (*mine, self.project_id)
+            )
+            or (
+                result is not None
+                and result.generation >= self.generation
+                and (result.generation, result.session_id) != mine
+            )
+        ):
+            raise shapes.Invalid("status", "is of no assignment of this slot")
+        if result is not None and result.generation < self.generation:
+            # It was taken before the assignment.
+            result = None
+        is_free = status.generation is None
+        return dataclasses.replace(
+            status,
+            last_result=result,
+            last_project_id=self.project_id,
+            is_member=self.is_member and not is_free,
+            is_stale=status.is_stale or (self.is_member and is_free),
+        )
+
+    def save(self, path: str) -> None:
+        line = json.dumps(dataclasses.asdict(self)).encode()
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(fd, line.ljust(_FILE_BYTES), 0)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            LOG.error("Cannot record an assignment in %s: %s", path, error)
+
+
+def load(path: str) -> Assigned | None:
+    """Return the recorded assignment; None if there is no record."""
+    try:
+        return Assigned(
+            **_SHAPE(json.loads(pathlib.Path(path).read_bytes()), "")
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        LOG.error("Cannot read the assignment in %s: %s", path, error)
+        return None
