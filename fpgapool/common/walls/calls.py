@@ -87,6 +87,9 @@ _FCNTL = (8, 10, 15)
 _IOCTL = (0x8901, 0x8902, 0x5412, 0x541C)
 _KIND = 0xF
 _CONNECTED = {socket.SOCK_STREAM, socket.SOCK_SEQPACKET}
+#: Calls that can connect with their first data, by the place of their flags.
+#: A worker could close its listening socket, and use that.
+_SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 _CLONE_THREAD = 0x10000
 #: Namespaces: mount, cgroup, UTS, IPC, user, PID, network, time.
 _CLONE_NEW = (
@@ -148,6 +151,9 @@ def refuse(allowed: collections.abc.Collection[str] = ()) -> bool:
     for name, commands in (("fcntl", _FCNTL), ("ioctl", _IOCTL)):
         for command in commands:
             _add(rules, no, name, lib.Arg(1, lib.MASKED_EQ, _WORD, command))
+    for name, place in _SENDING.items():
+        flag = socket.MSG_FASTOPEN
+        _add(rules, no, name, lib.Arg(place, lib.MASKED_EQ, flag, flag))
     # Only connected pairs: other kinds can send to any socket's path.
     _add(rules, no, "socketpair", lib.Arg(0, lib.NE, socket.AF_UNIX))
     for kind in {*range(_KIND + 1)} - _CONNECTED:

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import pwd
+import socket
 import subprocess
 import sys
 import textwrap
@@ -40,6 +41,7 @@ def tried(function, *arguments, **more):
     return "done"
 
 before = tried(open, other + "/kept")
+BEFORE
 rights.hide_memory()
 rights.limit({resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 1 << 20})
 rights.drop_capabilities()
@@ -54,15 +56,21 @@ def _probe(
     *,
     writable: bool = False,
     allowed: tuple[str, ...] = (),
+    before: str = "",
 ) -> dict[str, object]:
-    """Run the last lines of a program that has given up its rights."""
+    """Run the last lines of a program that has given up its rights.
+
+    :param before: a line that it runs before that.
+    """
     own, other = tmp_path / "own", tmp_path / "other"
     for place in (own, other):
         place.mkdir()
     (other / "kept").write_text("secret")
     (own / "mine").write_text("mine")
-    program = _PROBE.replace("ALLOWED", "[own]" if writable else "[]").replace(
-        "CALLS", repr(allowed)
+    program = (
+        _PROBE.replace("ALLOWED", "[own]" if writable else "[]")
+        .replace("CALLS", repr(allowed))
+        .replace("BEFORE", before)
     )
     done = subprocess.run(
         [
@@ -184,6 +192,27 @@ def test_processes_networks_and_the_kernel_are_out_of_reach(
     assert found["new"] == ["ENOSYS", "ENOSYS"]
     assert found["limits"] == [1 << 20, 1 << 20]
     assert found["capabilities"] == ["0" * 16, "1"]
+
+
+@pytest.mark.security
+def test_a_listening_socket_cannot_become_a_connection(
+    tmp_path: pathlib.Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as service:
+        found = _probe(
+            tmp_path,
+            f"""
+            port = socket.socket(fileno=fd)
+            port.shutdown(socket.SHUT_RDWR)
+            address = "127.0.0.1", {service.getsockname()[1]}
+            print(json.dumps([
+                tried(port.sendto, b"x", socket.MSG_FASTOPEN, address),
+                tried(port.sendmsg, [b"x"], (), socket.MSG_FASTOPEN, address),
+            ]))
+            """,
+            before="fd = socket.create_server(('127.0.0.1', 0)).detach()",
+        )
+    assert found == ["EPERM", "EPERM"]
 
 
 @pytest.mark.security

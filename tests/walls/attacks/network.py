@@ -55,6 +55,22 @@ def tcp_fast_open(scene: Scene) -> str:
     return "a connection"
 
 
+@attack("makes a connection of a socket that it has", _CALLS)
+def tcp_fast_open_of_own(scene: Scene) -> str:
+    # Its listening socket would do, which is of use to others here. What is
+    # refused is the same for all sockets.
+    ours, its = socket.socketpair()
+    with ours, its:
+        return each(
+            {
+                "sendto": lambda: ours.send(b"first", socket.MSG_FASTOPEN),
+                "sendmsg": lambda: ours.sendmsg(
+                    [b"first"], (), socket.MSG_FASTOPEN
+                ),
+            }
+        )
+
+
 @attack("sends a datagram to a service", _CALLS)
 def udp(scene: Scene) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
