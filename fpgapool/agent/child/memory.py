@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What bounds the memory of a process: its cgroup, or a limit of its own."""
+"""What bounds the memory of a process: its cgroup, or a limit of its own.
+
+The same bounds its helper, which a spare has forked before it knew them.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import resource
 
 
@@ -20,22 +25,24 @@ def limit(cgroup: str | None, memory_bytes: int) -> None:
 
 
 def enter(cgroup: str) -> None:
-    """Move this process to a cgroup.
+    """Move this process and its children to a cgroup.
 
     :param cgroup: path of its directory.
     :raises OSError: if it is not there.
     """
     # "r+": never creates a file.
-    with open(f"{cgroup}/cgroup.procs", "r+", encoding="ascii") as file:
-        file.write("0")
+    with open(f"{cgroup}/cgroup.procs", "r+b", buffering=0) as file:
+        for pid in (0, *_children()):
+            file.write(b"%d\n" % pid)
 
 
 def bound(limit_bytes: int) -> None:
     """Limit what this process may allocate from now on, without a cgroup.
 
-    What it allocates beyond the limit raises MemoryError. Memory that it
-    shares, and memory that its threads' stacks reserve, is not told apart:
-    stacks count, rings and mapped files do not.
+    Each of its children may allocate as much. What it allocates beyond the
+    limit raises MemoryError. Memory that it shares, and memory that its
+    threads' stacks reserve, is not told apart: stacks count, rings and mapped
+    files do not.
     """
     # What it has already, which a fork server may have allocated.
     with open("/proc/self/statm", encoding="ascii") as file:
@@ -44,4 +51,14 @@ def bound(limit_bytes: int) -> None:
     _soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY:
         most_bytes = min(most_bytes, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
+    for pid in (0, *_children()):
+        resource.prlimit(pid, resource.RLIMIT_DATA, (most_bytes, most_bytes))
+
+
+def _children() -> list[int]:
+    # Not all kernels have the file.
+    with contextlib.suppress(FileNotFoundError):
+        path = f"/proc/self/task/{os.getpid()}/children"
+        with open(path, encoding="ascii") as file:
+            return [int(pid) for pid in file.read().split()]
+    return []

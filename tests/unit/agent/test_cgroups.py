@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -155,8 +156,12 @@ def test_what_is_missing_is_told_with_what_to_do(tree, change, words):
 
 
 def test_a_process_enters_the_cgroup_that_it_is_told(tree):
-    memory.enter(str(tree.group))
-    assert (tree.group / "cgroup.procs").read_text() == "0"
+    with subprocess.Popen("cat", stdin=subprocess.PIPE) as helper:
+        memory.enter(str(tree.group))
+    found = (tree.group / "cgroup.procs").read_text().split()
+    assert found[0] == "0"
+    # What its helper uses is charged to it, too.
+    assert str(helper.pid) in found
 
 
 def test_a_process_enters_no_cgroup_that_is_not_there(tmp_path):

@@ -28,19 +28,24 @@ os._exit(9)
 
 
 _BOUNDED = """
+import resource, subprocess
 from fpgapool.agent.child import memory
 
 before = bytearray(48 << 20)
+helper = subprocess.Popen("cat", stdin=subprocess.PIPE)
 memory.limit(None, 32 << 20)
 some = bytearray(16 << 20)
 try:
     bytearray(64 << 20)
 except MemoryError:
     print("refused")
+same = resource.getrlimit(resource.RLIMIT_DATA)
+assert resource.prlimit(helper.pid, resource.RLIMIT_DATA) == same
+helper.communicate()
 """
 
 
-def test_a_process_may_be_bounded_beyond_what_it_has() -> None:
+def test_a_process_may_be_bounded_beyond_what_it_has_with_its_helper() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", _BOUNDED], capture_output=True, check=True
     )
