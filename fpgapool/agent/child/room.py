@@ -77,7 +77,8 @@ def missing(isolation: str) -> list[str]:
     if (problem := calls.problem()) is not None:
         found.append(
             "Workers can use the network and all system calls of the agent's"
-            f" user: {problem}. Install libseccomp (libseccomp2 in Debian)"
+            f" user: {problem}. Install libseccomp 2.5 or newer (libseccomp2"
+            " in Debian), and let containers use seccomp"
         )
     return found
 
@@ -109,12 +110,13 @@ def enter(room: Room, settings: child_settings.ChildSettings) -> None:
     try:
         has_calls = calls.refuse(room.calls)
     except OSError as exc:
-        LOG.error("libseccomp does not know all system calls: %s", exc)
+        LOG.error("The kernel does not refuse system calls: %s", exc)
         has_calls = False
     if has_files and has_calls:
         return
     if settings.isolation == REQUIRED:
-        raise Unwalled("; ".join(missing(settings.isolation)))
+        why = missing(settings.isolation) or ["the kernel does not let it"]
+        raise Unwalled("; ".join(why))
 
 
 def _log_bytes(path: str | None) -> int:

@@ -18,7 +18,8 @@ import typing
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-_PR_GET_SECCOMP = 21
+_PR_SET_SECCOMP = 22
+_FILTER = 2
 
 #: Refused calls, by what they would reach.
 REFUSED = {
@@ -69,6 +70,14 @@ REFUSED = {
     "other programs": ("execve", "execveat", "fork", "vfork"),
 }
 
+#: Calls that the libraries of Debian 11 and RHEL 9 do not know by name. All
+#: architectures have the same numbers.
+_NUMBERS: dict[str | int, int] = {
+    "process_madvise": 440,
+    "mount_setattr": 442,
+    "quotactl_fd": 443,
+    "process_mrelease": 448,
+}
 #: Calls whose first argument names a process: only this one.
 _OF_OWN = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 #: Calls whose first argument names a process or thread: only the caller's.
@@ -101,18 +110,23 @@ _NEWER = range(451, 560)
 _PROCESS_CALLS = frozenset(("execve", "fork", "vfork"))
 
 
+@functools.cache
 def problem() -> str | None:
     """Return why calls cannot be refused; None if they can."""
-    if _libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) < 0:
-        return "the kernel has no seccomp"
+    # A filter at no address cannot be read, where filters are allowed.
+    _libc.prctl(_PR_SET_SECCOMP, _FILTER, None, 0, 0)
+    if (code := ctypes.get_errno()) != errno.EFAULT:
+        return (
+            "the kernel, or the filter of a container, allows no seccomp"
+            f" filters ({os.strerror(code)})"
+        )
     try:
-        _library()
+        _rules()
     except (ImportError, OSError, RuntimeError) as exc:
-        return f"libseccomp cannot be loaded: {exc}"
+        return f"libseccomp cannot be used: {exc}"
     return None
 
 
-@functools.cache
 def _library() -> typing.Any:
     # It loads a shared library that not all hosts have.
     import pyseccomp
@@ -129,10 +143,15 @@ def refuse(allowed: collections.abc.Collection[str] = ()) -> bool:
     :param allowed: names of calls that stay. A process that may ``execve``
         may also start processes.
     :returns: whether the machine supports it.
-    :raises OSError: if the library is too old to know all calls.
+    :raises OSError: if the kernel does not take them.
     """
     if problem() is not None:
         return False
+    _rules(allowed).load()
+    return True
+
+
+def _rules(allowed: collections.abc.Collection[str] = ()) -> typing.Any:
     lib = _library()
     rules = lib.SyscallFilter(lib.ALLOW)
     no = lib.ERRNO(errno.EPERM)
@@ -170,11 +189,10 @@ def refuse(allowed: collections.abc.Collection[str] = ()) -> bool:
     # clone.
     for call in ("clone3", *_NEWER):
         _add(rules, lib.ERRNO(errno.ENOSYS), call)
-    rules.load()
-    return True
+    return rules
 
 
 def _add(rules: typing.Any, action: int, call: str | int, *of: object) -> None:
     # A call that this architecture does not have is skipped. One that the
-    # library does not know is an error.
-    rules.add_rule(action, call, *of)
+    # library does not know by name is an error.
+    rules.add_rule(action, _NUMBERS.get(call, call), *of)

@@ -7,14 +7,40 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pathlib
+import subprocess
 import sys
+from collections.abc import Iterator
 
+import pyseccomp
 import pytest
 
 from fpgapool.agent.child import room
 from fpgapool.agent.child import settings as child_settings
 from fpgapool.common.walls import calls
 from fpgapool.common.walls import landlock
+
+known = pyseccomp.resolve_syscall
+
+_IN_CONTAINER = """
+import errno, sys
+import pyseccomp as lib
+from fpgapool.agent.child import room, settings
+
+its = lib.SyscallFilter(lib.ALLOW)
+its.add_rule(lib.ERRNO(errno.EPERM), "seccomp")
+its.add_rule(lib.ERRNO(errno.EPERM), "prctl", lib.Arg(0, lib.EQ, 22))
+its.load()
+print(room.missing(sys.argv[1]))
+try:
+    room.enter(room.Room(), settings.ChildSettings(
+        control_socket="/none/control.sock",
+        data_socket="/none/data.sock",
+        isolation=sys.argv[1],
+    ))
+    print("entered")
+except room.Unwalled as error:
+    print(error)
+"""
 
 
 def _settings(isolation: str) -> child_settings.ChildSettings:
@@ -80,16 +106,55 @@ def test_what_is_missing_is_said_with_what_to_do(
     assert "there is no libseccomp. Install libseccomp" in network
 
 
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """What was found about this machine is looked for again."""
+    calls.problem.cache_clear()
+    yield
+    calls.problem.cache_clear()
+
+
+@pytest.mark.usefixtures("forgotten")
 def test_a_missing_library_is_a_problem(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    calls._library.cache_clear()
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
-    try:
-        assert "libseccomp cannot be loaded" in str(calls.problem())
-        assert calls.refuse() is False
-    finally:
-        calls._library.cache_clear()
+    assert "libseccomp cannot be used" in str(calls.problem())
+    assert calls.refuse() is False
+
+
+def _old_library(architecture: int, name: str) -> int:
+    """Know the calls of Linux 5.9."""
+    number = known(architecture, name)
+    return -1 if number >= 440 else number
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_an_old_library_refuses_new_calls_by_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pyseccomp, "resolve_syscall", _old_library)
+    assert calls.problem() is None
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_a_library_that_lacks_calls_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pyseccomp, "resolve_syscall", lambda *_: -1)
+    assert "libseccomp cannot be used" in str(calls.problem())
+
+
+@pytest.mark.parametrize("isolation", ["preferred", "required"])
+def test_a_container_that_refuses_filters_is_a_problem(isolation: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", _IN_CONTAINER, isolation],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    assert "the filter of a container" in found
+    assert ("entered" in found) is (isolation == "preferred")
 
 
 def test_a_log_that_is_large_already_can_grow(
