@@ -526,11 +526,6 @@ class Agent:
         self._cache.set_in_use(self.table.bitstreams_in_use())
 
         def ready(path: str) -> None:
-            try:
-                path = self.workers.place(key, path)
-            except OSError as error:
-                failed(f"it cannot be linked to {error.filename2}: {error}")
-                return
             self._happened(
                 key, table.SlotTable.bitstream_ready, generation, path
             )

@@ -290,11 +290,46 @@ class Workers(children.Keeper[_WorkerProcess]):
             if worker.stale or not given.may_serve(request):
                 self._replace(worker, request)
                 return
+            try:
+                request = self._placed(request)
+            except OSError as error:
+                self._emit(
+                    request.key,
+                    table.SlotTable.bitstream_failed,
+                    request.generation,
+                    codes.BITSTREAM_UNAVAILABLE,
+                    f"it cannot be placed: {error}",
+                )
+                return
             self._record(worker, assigned.Assigned.by(request))
             worker.may.update(_ONCE)
         elif request.operation == "reissue_secret":
             worker.may[_PREPARED] += 1
         worker.link.ask(request.operation, request.members, request)
+
+    def _placed(self, request: orders.ToWorker) -> orders.ToWorker:
+        """Give a worker, which can open no other, its assignment's bitstream.
+
+        Only now, and instead of the last one: the slot's last worker, and the
+        next one, may be those of other projects.
+
+        :returns: the assignment, with the path by which the worker reads it.
+        :raises OSError: if the file cannot be linked there.
+        """
+        own = own_dir(self._state_dir, request.key)
+        placed, fresh = f"{own}/bitstream", f"{own}/bitstream.new"
+        reference = request.members.get("bitstream_ref")
+        if not isinstance(reference, dict):
+            _remove(placed, fresh)
+            return request
+        _remove(fresh)
+        os.link(reference["path"], fresh)
+        os.rename(fresh, placed)
+        members = {
+            **request.members,
+            "bitstream_ref": {**reference, "path": placed},
+        }
+        return dataclasses.replace(request, members=members)
 
     def _replace(
         self, worker: _WorkerProcess, request: orders.ToWorker
@@ -334,21 +369,6 @@ class Workers(children.Keeper[_WorkerProcess]):
     ) -> None:
         worker.assigned = given
         given.save(_record_path(self._state_dir, worker.key))
-
-    def place(self, key: orders.Key, path: str) -> str:
-        """Give a worker, which can open no other, its slot's bitstream.
-
-        :param path: a file in the cache.
-        :returns: the path by which the worker can read it.
-        :raises OSError: if it cannot be linked there.
-        """
-        placed = os.path.join(own_dir(self._state_dir, key), "bitstream")
-        fresh = f"{placed}.new"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(fresh)
-        os.link(path, fresh)
-        os.rename(fresh, placed)
-        return placed
 
     def end(self, key: orders.Key, reason: str) -> None:
         """Kill a worker that does not follow its orders.
@@ -553,6 +573,12 @@ class Workers(children.Keeper[_WorkerProcess]):
                 code,
                 message,
             )
+
+
+def _remove(*paths: str) -> None:
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def _made_for(

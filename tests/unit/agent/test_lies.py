@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+
 import hypothesis
 import pytest
 from hypothesis import strategies
@@ -15,6 +17,7 @@ from fpgapool.agent.supervision import assigned
 from fpgapool.agent.supervision import children
 from fpgapool.agent.supervision import link as links
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
 from tests.unit.agent import factories
 from tests.unit.agent import test_desks
 from tests.unit.agent import test_workers
@@ -336,6 +339,42 @@ def test_a_worker_serves_no_other_project_whatever_it_says(site, changes):
     assert told.is_stale == held.is_member
     assert site.assign(8) == ["exit"]
     assert site.child.assigned is held
+
+
+def test_only_the_worker_of_an_assignment_sees_its_bitstream(site):
+    """Not the slot's last worker, nor the next one."""
+    file = site.own.parent / "cached"
+    file.write_text("of project-a")
+    placed = site.own / "bitstream"
+    reference = {"path": str(file)}
+    for generation in (7, 8):
+        # The second one finds the same file.
+        assert site.assign(generation, bitstream_ref=reference) == ["assign"]
+        assert placed.read_text() == "of project-a"
+    others = site.own.parent / "other"
+    others.write_text("of project-b")
+    changes = {
+        "project_id": "project-b",
+        "bitstream_ref": {"path": str(others)},
+    }
+    assert site.assign(9, **changes) == ["exit"]
+    assert placed.read_text() == "of project-a"
+    site.child.is_new = True
+    site.supervisor._greet(site.child)
+    site.take()
+    assert site.assign(10, project_id="project-b") == ["assign"]
+    assert os.listdir(site.own) == ["assigned"]
+
+
+def test_a_bitstream_that_cannot_be_placed_fails_its_assignment(site):
+    told = []
+    site.supervisor._emit = lambda *event: told.append(event)
+    reference = {"path": str(site.own / "none")}
+    assert site.assign(7, bitstream_ref=reference) == []
+    ((_, _, generation, code, message),) = told
+    assert (generation, code) == (7, codes.BITSTREAM_UNAVAILABLE)
+    assert "cannot be placed" in message
+    assert site.child.assigned.generation == 0
 
 
 def test_a_worker_that_does_not_exit_to_be_replaced_is_killed(site):
