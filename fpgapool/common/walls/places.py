@@ -13,6 +13,8 @@ import sys
 
 import fpgapool
 
+#: What a Python environment has besides configuration.
+_PARTS = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "share")
 #: Directories at or above these contain more than libraries.
 _OTHERS = ("/etc", "/home", "/root", "/tmp", "/run", "/var/lib", "/var/log")
 
@@ -34,10 +36,14 @@ def libraries(
         if ".so" in line
     }
     package = os.path.dirname(fpgapool.__file__)
-    prefixes = {sys.prefix, sys.base_prefix}
+    parts = [
+        os.path.join(prefix, part)
+        for prefix in (sys.prefix, sys.base_prefix)
+        for part in _PARTS
+    ]
     places = {
         form(place)
-        for place in (*named, *loaded, package, *prefixes, *sys.path)
+        for place in (*named, *loaded, package, *parts, *sys.path)
         if place
         for form in (os.path.abspath, os.path.realpath)
     }

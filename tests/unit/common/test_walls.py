@@ -256,17 +256,24 @@ def test_libraries_are_found_wherever_they_are(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = tmp_path / "3.11.7"
-    there.mkdir()
+    for part in ("bin", "lib", "etc"):
+        (there / part).mkdir(parents=True)
     link = tmp_path / "3.11"
     link.symlink_to(there)
     monkeypatch.setattr(sys, "base_prefix", str(link))
     (tmp_path / "lib").mkdir()
     found = places.libraries([f"{tmp_path}/lib", f"{tmp_path}/none"])
     # The process finds files by either name.
-    assert {str(there), str(link), f"{tmp_path}/lib"} <= set(found)
+    both = {
+        f"{form}/{part}" for form in (there, link) for part in ("bin", "lib")
+    }
+    assert {*both, f"{tmp_path}/lib"} <= set(found)
+    # An environment may have the services' configuration.
+    assert {str(there), f"{there}/etc"}.isdisjoint(found)
     assert f"{tmp_path}/none" not in found
     assert str(pathlib.Path(fpgapool.__file__).parent) in found
-    assert {sys.prefix, str(pathlib.Path(os.__file__).parent)} <= set(found)
+    libraries = {f"{sys.prefix}/lib", str(pathlib.Path(os.__file__).parent)}
+    assert libraries <= set(found)
 
 
 @pytest.mark.security
