@@ -69,6 +69,13 @@ def test_only_the_helper_compiles_and_writes(worker, tmp_path, monkeypatch):
     assert duties.time_path(tmp_path / "opencl", DEVICE).exists()
 
 
+def test_no_worker_makes_others_wait_for_days(worker, tmp_path):
+    """The agent and the conductor believe how long a device takes."""
+    worker._helpers[DEVICE].ask("note_time", taken_s=1e6)
+    path = duties.time_path(tmp_path / "opencl", DEVICE)
+    assert path.read_text() == "600.000"
+
+
 def test_the_helper_marks_a_device_that_fails(worker, tmp_path, monkeypatch):
     worker.program(DEVICE, 0, "builtin:copy")
     there = worker._slots[DEVICE, 0]
