@@ -115,6 +115,22 @@ def exit_status(pidfd: int) -> int | None:
     return result.si_status if has_exited else -result.si_status
 
 
+def end_rest(pid: int) -> None:
+    """Kill what a reaped process has left behind in its process group.
+
+    Workers and desks cannot leave theirs. What they leave would keep their
+    locks and sockets, so that no other process could take their place.
+
+    :param pid: the kernel does not give it to others while there is a rest.
+    """
+    with contextlib.suppress(PermissionError):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+
 def how(exit_status: int | None) -> str:
     """Describe how a process ended; see :func:`exit_status`."""
     if exit_status is None or exit_status >= 0:
