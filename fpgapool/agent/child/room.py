@@ -92,6 +92,8 @@ def enter(room: Room, settings: child_settings.ChildSettings) -> None:
     """
     if settings.isolation == child_settings.ISOLATION_NONE:
         return
+    # Later, the process may not find the library.
+    warm_up()
     rights.hide_memory()
     rights.limit(
         {

@@ -99,6 +99,9 @@ _CONNECTED = {socket.SOCK_STREAM, socket.SOCK_SEQPACKET}
 #: Calls that can connect with their first data, by the place of their flags.
 #: A worker could close its listening socket, and use that.
 _SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
+#: Flags for pages that are reserved, as for virtual machines. No cgroup of
+#: memory counts them.
+_HUGE = {"mmap": (3, 0x40000), "memfd_create": (1, 0x4)}
 _CLONE_THREAD = 0x10000
 #: Namespaces: mount, cgroup, UTS, IPC, user, PID, network, time.
 _CLONE_NEW = (
@@ -173,6 +176,10 @@ def _rules(allowed: collections.abc.Collection[str] = ()) -> typing.Any:
     for name, place in _SENDING.items():
         flag = socket.MSG_FASTOPEN
         _add(rules, no, name, lib.Arg(place, lib.MASKED_EQ, flag, flag))
+    for name, (place, flag) in _HUGE.items():
+        argument = lib.Arg(place, lib.MASKED_EQ, flag, flag)
+        # As if none were reserved.
+        _add(rules, lib.ERRNO(errno.ENOMEM), name, argument)
     # Only connected pairs: other kinds can send to any socket's path.
     _add(rules, no, "socketpair", lib.Arg(0, lib.NE, socket.AF_UNIX))
     for kind in {*range(_KIND + 1)} - _CONNECTED:

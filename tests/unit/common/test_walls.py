@@ -175,6 +175,11 @@ def test_processes_networks_and_the_kernel_are_out_of_reach(
                     "names": (syscall, 253),
                 }.items()
             },
+            "reserved": [
+                tried(mmap.mmap, -1, 1 << 21, flags=mmap.MAP_PRIVATE
+                      | mmap.MAP_ANONYMOUS | 0x40000),
+                tried(os.memfd_create, "x", os.MFD_HUGETLB),
+            ],
             "new": [tried(syscall, 435, 0, 0), tried(syscall, 452)],
             "limits": resource.getrlimit(resource.RLIMIT_FSIZE),
             "capabilities": [
@@ -189,6 +194,7 @@ def test_processes_networks_and_the_kernel_are_out_of_reach(
     assert isinstance(denied, dict)
     assert set(allowed.values()) == {"done"}, allowed
     assert set(denied.values()) == {"EPERM"}, denied
+    assert found["reserved"] == ["ENOMEM", "ENOMEM"]
     assert found["new"] == ["ENOSYS", "ENOSYS"]
     assert found["limits"] == [1 << 20, 1 << 20]
     assert found["capabilities"] == ["0" * 16, "1"]

@@ -7,6 +7,7 @@ in the scene, and gives back what it has.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import threading
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from tests.walls.attacks.registry import BOUNDED
 from tests.walls.attacks.registry import Scene
 from tests.walls.attacks.registry import attack
+from tests.walls.attacks.registry import each
 
 _MIB = 1 << 20
 _PIECE_BYTES = 64 * _MIB
@@ -31,6 +33,21 @@ def _fill(what: str, wanted_bytes: int, take: Callable[[int], object]) -> str:
             return f"{BOUNDED}: {taken // _MIB} MiB, {type(error).__name__}"
         taken += _PIECE_BYTES
     return f"{taken // _MIB} MiB of {what}"
+
+
+@attack("takes pages that are reserved for others", "seccomp", {errno.ENOMEM})
+def reserved_pages(scene: Scene) -> str:
+    huge = 0x40000
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | huge
+
+    def shared() -> None:
+        os.close(os.memfd_create("reserved", os.MFD_HUGETLB))
+
+    def private() -> None:
+        # The host may have none: that is no wall.
+        mmap.mmap(-1, 2 << 20, flags=flags).close()
+
+    return each({"private": private, "shared": shared})
 
 
 @attack("takes memory", "a limit, or its control group", expected=BOUNDED)
