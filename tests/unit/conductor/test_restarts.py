@@ -3,8 +3,14 @@
 """What a new leader takes over, and answers."""
 
 import concurrent.futures
+import dataclasses
+
+import pytest
 
 from fpgapool import strategies
+from fpgapool.agent.child import room
+from fpgapool.common.walls import calls
+from fpgapool.common.walls import landlock
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.db import api as db_api
@@ -129,6 +135,18 @@ def test_the_leader_says_why_a_link_is_not_capped(single):
         single.feed(agent.report())
         host = single.ask.now()["hosts"]["a"]
         assert host["link_message"] == message
+
+
+def test_the_leader_says_all_that_keeps_workers_from_being_isolated(single):
+    """Also what to do about it, which comes last."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(landlock, "version", lambda: 0)
+        patch.setattr(calls, "problem", lambda: "the kernel allows no filters")
+        message = "; ".join(room.missing("preferred"))
+    report = single.agents["a"].report()
+    single.feed(dataclasses.replace(report, isolation_message=message))
+    (host,) = single.ask.hosts_now(["a"]).values()
+    assert host["isolation_message"] == message
 
 
 def test_a_board_that_is_no_longer_reported_is_not_used(single):

@@ -32,10 +32,12 @@ from fpgapool.vocabulary import states
 
 # Maximum length of messages from hosts in answers, in characters.
 _MAX_MESSAGE_LENGTH = 200
+#: It says of each wall what to do about it.
+_MAX_ISOLATION_LENGTH = 1000
 
 
-def _short(message: str | None) -> str | None:
-    return message and message[:_MAX_MESSAGE_LENGTH]
+def _short(message: str | None, most: int = _MAX_MESSAGE_LENGTH) -> str | None:
+    return message and message[:most]
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -194,7 +196,9 @@ class Questions:
             "queued": self.pool.sessions.queued_by_host.get(host.id, 0),
             "last_report_at": host.heard_at,
             "link_message": _short(host.link_message),
-            "isolation_message": _short(host.isolation_message),
+            "isolation_message": _short(
+                host.isolation_message, _MAX_ISOLATION_LENGTH
+            ),
             "unusable_slots": [
                 slot.id for slot in host.slots() if not slot.usable
             ],
