@@ -102,19 +102,14 @@ class ForkServer:
     def exit_status(self, pid: int, pidfd: int) -> int | None:
         """Reap an ended process, if this object has started it.
 
-        What the process has left behind ends, too.
-
         :returns: its exit status, or the negative number of the signal that
             ended it; None if it is unknown.
         """
         if pid not in self._forked:
-            status = processes.exit_status(pidfd)
-        else:
-            if self._forked[pid] is None:
-                self._await("ended", pid, ANSWER_TIMEOUT_S)
-            status = self._forked.pop(pid, None)
-        processes.end_rest(pid)
-        return status
+            return processes.exit_status(pidfd)
+        if self._forked[pid] is None:
+            self._await("ended", pid, ANSWER_TIMEOUT_S)
+        return self._forked.pop(pid, None)
 
     def close(self, timeout_s: float) -> None:
         """End the server; call this when the loop has ended."""

@@ -15,7 +15,6 @@ import pytest
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent.supervision import forks
 from fpgapool.agent.supervision import processes
-from tests.harness import waiting
 
 
 @pytest.fixture
@@ -68,28 +67,3 @@ def test_a_process_that_cannot_be_watched_ends(
     with pytest.raises(ChildProcessError):
         os.waitpid(started.pid, os.WNOHANG)
     started.returncode = 0
-
-
-@pytest.mark.security
-def test_what_an_ended_process_leaves_ends_with_it(
-    servers_end: tuple[forks.ForkServer, socket.socket],
-) -> None:
-    """It would keep the lock of a worker, whose slot would serve no more."""
-    made, _ = servers_end
-    with subprocess.Popen(
-        ["sh", "-c", "sleep 1000 >&- & echo $!; read wait"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    ) as started:
-        assert started.stdout is not None
-        left = os.pidfd_open(int(started.stdout.readline()))
-        pidfd = os.pidfd_open(started.pid)
-        # Its leader still runs.
-        processes.end_rest(started.pid)
-        assert not processes.ended(left, 0.0)
-        started.communicate()
-    assert made.exit_status(started.pid, pidfd) is None
-    assert processes.ended(left, waiting.LIMIT_S)
-    os.close(left)
-    os.close(pidfd)

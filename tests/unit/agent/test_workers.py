@@ -6,6 +6,7 @@ import array
 import os
 import signal
 import socket
+import subprocess
 from unittest import mock
 
 import pytest
@@ -15,11 +16,13 @@ from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import link
+from fpgapool.agent.supervision import processes
 from fpgapool.agent.supervision import unread
 from fpgapool.agent.supervision import workers
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from tests.harness import mapping
+from tests.harness import waiting
 
 pytestmark = pytest.mark.security
 
@@ -305,6 +308,35 @@ def test_a_connection_for_a_worker_that_goes_is_closed(stuffed):
     stuffed.site.worker_end.shutdown(socket.SHUT_RDWR)
     stuffed.site.receive()
     assert stuffed.desk.recv(1) == b""
+
+
+@pytest.mark.parametrize("proved", [True, False])
+def test_what_an_ended_worker_leaves_ends_with_it(tmp_path, proved):
+    """It would keep the lock of a worker, whose slot would serve no more."""
+    site = Site(tmp_path)
+    child = site.child
+    site.supervisor._server = mock.Mock(
+        exit_status=mock.Mock(return_value=None)
+    )
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 1000 >&- & echo $!; read wait"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as started:
+        left = os.pidfd_open(int(started.stdout.readline()))
+        child.pid, child.proved = started.pid, proved
+        child.pidfd = os.pidfd_open(started.pid)
+        # Its leader still runs.
+        processes.end_rest(started.pid)
+        assert not processes.ended(left, 0.0)
+        started.communicate()
+    site.supervisor._exited(child, child.pidfd)
+    # Others' processes may have the number of one that was never proved.
+    assert processes.ended(left, waiting.LIMIT_S * proved) is proved
+    processes.end_rest(started.pid)
+    os.close(left)
+    site.worker_end.close()
 
 
 @pytest.mark.parametrize(("status", "how"), [(0, "left"), (None, "died")])
