@@ -183,6 +183,21 @@ def _manner(ended_for: str | None, left: bool, ran_out: bool) -> str:
     return LEFT if left else DIED
 
 
+def _prove(child: Child, module: str) -> bool:
+    """Try to prove that a silent process is one of the agent's.
+
+    If the socket still accepts connections, its process has run since before
+    the pidfd was opened, so the process number is still its own.
+    """
+    sock = processes.dial(child.control_path)
+    if sock is None:
+        return False
+    with sock:
+        is_same = descriptors.peer(sock)[0] == child.pid
+        child.proved = is_same and processes.runs(child.pid, module)
+    return child.proved
+
+
 C = typing.TypeVar("C", bound=Child)
 
 
@@ -389,20 +404,6 @@ class Keeper(abc.ABC, typing.Generic[C]):
         self._connected(child, sock)
         return True
 
-    def _prove(self, child: C) -> bool:
-        """Try to prove that a silent process is one of the agent's.
-
-        If the socket still accepts connections, its process has run since
-        before the pidfd was opened, so the process number is still its own.
-        """
-        sock = processes.dial(child.control_path)
-        if sock is None:
-            return False
-        with sock:
-            is_same = descriptors.peer(sock)[0] == child.pid
-            child.proved = is_same and processes.runs(child.pid, self.MODULE)
-        return child.proved
-
     def _spawn(self, child: C) -> bool:
         """Start a process now, or later if that fails.
 
@@ -461,7 +462,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
     def _check_heard(self, child: C, sock: socket.socket) -> None:
         if child.link.sock is not sock or child.link.heard:
             return
-        if child.proved or self._prove(child):
+        if child.proved or _prove(child, self.MODULE):
             self._end(child, "does not answer")
         else:
             self._abandon(child)

@@ -799,7 +799,7 @@ def test_a_second_desk_of_a_group_ends(desk):
     assert other.wait(harness.TIMEOUT_S) == 3
 
 
-def _connect(desk: harness.DeskProcess, said: bytes) -> channel.PlainChannel:
+def _pose(desk: harness.DeskProcess, said: bytes) -> channel.PlainChannel:
     sock = channel.PlainChannel(channel.connect_unix(desk.path["member"]))
     sock.send(said)
     return sock
@@ -815,7 +815,7 @@ def test_a_member_cannot_pass_for_another(desk, lie):
     desk.await_states({0: "joined", 1: "joined"})
     # What it adds to the words of its agent does not count.
     said = messages.encode(_who(0)) + messages.encode(_who(1))
-    sock = _connect(desk, said)
+    sock = _pose(desk, said)
     fds = sock.recv_exact_with_fds(memoryview(bytearray(1)), rings.CHANNEL_FDS)
     member = rings.Channel.attach(fds)
     detail = frames.encode_json(lie)
@@ -843,7 +843,7 @@ def test_a_member_cannot_pass_for_another(desk, lie):
 )
 def test_only_slots_of_the_host_are_connected(desk, said):
     desk.await_states({0: "joined", 1: "joined"})
-    sock = _connect(desk, said)
+    sock = _pose(desk, said)
     with pytest.raises(channel.ChannelClosed):
         sock.recv_exact_with_fds(memoryview(bytearray(1)), rings.CHANNEL_FDS)
     sock.close()

@@ -123,7 +123,12 @@ class Site:
 
     def refuse(self, operation, code):
         """Have the worker refuse the agent's next request."""
-        self.supervisor.send(orders.ToWorker(KEY, operation, 7, {}))
+        members = {
+            "session_id": "s",
+            "project_id": "p",
+            "group_id": None,
+        }
+        self.supervisor.send(orders.ToWorker(KEY, operation, 7, members))
         ((request,), _) = self.take()
         refusal = messages.error_reply(request["id"], code, "")
         self.send(messages.encode(refusal))
