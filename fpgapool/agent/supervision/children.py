@@ -364,7 +364,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
                 LOG.warning("Killing %s: it did not end in time", child.title)
                 child.signal(signal.SIGKILL)
                 processes.ended(child.pidfd, timeout_s)
-            self._reap(child, child.pidfd)
+            _reap(self._server, child, child.pidfd)
             self._cgroups.remove(child.name)
 
     # Start.
@@ -491,16 +491,10 @@ class Keeper(abc.ABC, typing.Generic[C]):
             lambda _events: self._exited(child, pidfd),
         )
 
-    def _reap(self, child: C, pidfd: int) -> int | None:
-        exit_status = self._server.exit_status(child.pid, pidfd)
-        if child.proved:
-            processes.end_rest(child.pid)
-        return exit_status
-
     def _exited(self, child: C, pidfd: int | None) -> None:
         if child.pidfd != pidfd or pidfd is None:
             return
-        exit_status = self._reap(child, pidfd)
+        exit_status = _reap(self._server, child, pidfd)
         status = processes.how(exit_status)
         ran_out = self._cgroups.ran_out(child.name)
         if ran_out:
@@ -575,3 +569,10 @@ class Keeper(abc.ABC, typing.Generic[C]):
             self._loop.unwatch(child.pidfd)
         os.close(child.pidfd)
         child.pidfd = None
+
+
+def _reap(server: forks.ForkServer, child: Child, pidfd: int) -> int | None:
+    exit_status = server.exit_status(child.pid, pidfd)
+    if child.proved:
+        processes.end_rest(child.pid)
+    return exit_status
