@@ -33,6 +33,7 @@ import threading
 import typing
 from multiprocessing import connection
 
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.common.walls import rights
 from fpgapool.drivers import base
 from fpgapool.objects import untrusted
@@ -41,6 +42,8 @@ from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
+# For lines that any request can cause: no limit of the worker's files holds.
+_OFTEN = ratelimit.RateLimitedLog(__name__)
 
 _MAX_HEADER_BYTES = 64 * 1024
 _MAX_DEPTH = 4
@@ -272,7 +275,7 @@ def _serve(
         except exceptions.CodedError as error:
             refusal = error.code, error.message
         except Exception as error:
-            LOG.exception("a duty failed")
+            _OFTEN.exception("a duty failed")
             refusal = codes.DEVICE_FAILED, f"{type(error).__name__}: {error}"
         worker.send_bytes(_joined(refusal, answer))
 

@@ -231,8 +231,10 @@ import logging, sys
 logging.basicConfig(filename=sys.argv[1])
 from tests.unit.drivers import test_helper
 helping = test_helper.start()
-test_helper.refusal(helping, "fail")
+for _ in range(50):
+    test_helper.refusal(helping, "fail")
 """
     log = tmp_path / "log"
     subprocess.run([sys.executable, "-c", program, log], check=True)
-    assert "no room on the disk" in log.read_text()
+    # No limit of the worker's files holds for its helper.
+    assert 0 < log.read_text().count("no room on the disk") < 50
