@@ -34,9 +34,9 @@ clients: conf common version # other services of OpenStack
 rpcapi: objects common version # what can be asked by RPC
 db: common core.health objects version vocabulary # rows, and the pool as
     # they show it; knows no decisions
-drivers: accelerators bitstreams.signatures common.exception common.walls
-    objects.declaration objects.untrusted vocabulary # boards; their helpers
-    # verify signatures
+drivers: accelerators bitstreams.signatures common.exception
+    common.monitoring.ratelimit common.walls objects.declaration
+    objects.untrusted vocabulary # boards; their helpers verify signatures
 bitstreams: objects db conf common clients drivers.opencl.devices
     drivers.opencl.contents
     version vocabulary # the library, which reads what its files say
