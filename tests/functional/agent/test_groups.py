@@ -284,7 +284,9 @@ def test_a_deleted_group_is_gone(host, caplog):
     assert reports_now(agent) == []
     opened.close()
     loud = [one for one in caplog.records if one.levelno > logging.INFO]
-    assert not [one for one in loud if one.name.startswith("fpgapool.agent")]
+    told = [one for one in loud if one.name.startswith("fpgapool.agent")]
+    # The machine may lack something for isolation, as is said at the start.
+    assert {one.getMessage() for one in told} <= {*agent.not_isolated}
 
 
 def test_only_the_clients_of_the_last_order_are_served(host):

@@ -71,6 +71,7 @@ def test_a_worker_that_lies_harms_only_its_own_session(
         grouphosts.keep(agent, 2)
         grouphosts.group_report(host, lambda one: one.revision == 2)
         assert (victim / "file").read_text() == "precious"
-        (line,) = [one for one in caplog.messages if "invalid message" in one]
+        (line,) = [one for one in caplog.messages if "Killing" in one]
+        assert "invalid message" in line
         assert "Worker of slot board0.0" in line
         assert "Unexpected failure" not in caplog.text

@@ -14,6 +14,7 @@ import sys
 
 import pytest
 
+from fpgapool.agent.supervision import processes
 from tests.functional.worker import harness
 
 
@@ -82,8 +83,9 @@ def test_another_project_needs_a_fresh_worker(worker, agent):
     assert reply["error"]["code"] == "RECYCLE"
     agent.wait_closed()
     assert worker.wait() == 0
-    assert not os.path.exists(worker.settings["control_socket"])
-    assert not os.path.exists(worker.settings["data_socket"])
+    # From its room, it cannot remove their files.
+    for name in ("control_socket", "data_socket"):
+        assert processes.dial(worker.settings[name]) is None
 
 
 def test_newest_agent_wins(worker, agent):
@@ -255,16 +257,18 @@ def test_a_worker_that_the_kernel_ends_says_where(start):
 
 
 PROGRAM = """
-import sys, threading
+import sys, threading, types
 from fpgapool.agent.child import process
 
 class Service:
+    room = None
     def __init__(self, _settings):
         threading.Thread(target=threading.Event().wait).start()
     def exit(self, reason): pass
     def run(self): print("done")
 
-sys.exit(process.run(Service, RuntimeError, None))
+settings = types.SimpleNamespace(isolation="none")
+sys.exit(process.run(Service, RuntimeError, settings))
 """
 
 

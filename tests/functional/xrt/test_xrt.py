@@ -208,6 +208,7 @@ def test_the_check_tells_that_the_stand_in_computes_nothing(
     }
     assert steps == {
         "found": "passed",
+        "reach": "passed",
         "health": "passed",
         "sensors": "absent",
         "program": "passed",
