@@ -26,7 +26,8 @@ from tests.functional.agent import test_workers
 from tests.functional.worker import harness as worker_harness
 from tests.harness import waiting
 
-pytestmark = pytest.mark.security
+# "make test-walls" has cgroup v2 wherever it runs.
+pytestmark = [pytest.mark.security, pytest.mark.long]
 
 MIB = 2**20
 PIECE = bytes(range(256)) * 16

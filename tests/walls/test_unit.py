@@ -18,6 +18,8 @@ from tests.unit.tree import ROOT
 from tests.walls import standin
 
 pytestmark = [
+    # "make test-walls" has a systemd of its own.
+    pytest.mark.long,
     pytest.mark.security,
     pytest.mark.skipif(
         "WALLS_IN_VM" not in os.environ or os.getuid() != 0,
