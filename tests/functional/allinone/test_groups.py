@@ -49,7 +49,9 @@ def test_the_life_of_a_group(site: groupsite.Site) -> None:
     group: sdk.Group = mine.create_group(
         name="render", accelerator="aes", size=2, **ELASTIC
     )
-    assert (group.state, group.size) == ("CREATING", 2)
+    assert group.size == 2
+    # A first member may have joined already.
+    assert group.state in ("CREATING", "RESIZING")
     assert [one.id for one in mine.groups(name="render")] == [group.id]
     group = site.wait_members(group.id, 2)
     assert {(one["device"], one["slot"]) for one in group.members} == {
