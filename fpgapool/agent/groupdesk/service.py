@@ -165,6 +165,9 @@ class Desk:
     :raises OSError: if a socket or directory cannot be created.
     """
 
+    #: It opens nothing later.
+    room = rooms.Room()
+
     def __init__(self, settings: desk_settings.DeskSettings) -> None:
         self._settings = settings
         self._orphan_since_s: float | None = time.monotonic()
@@ -222,10 +225,6 @@ class Desk:
             self._notify_member,
             self._decide,
         )
-
-    @property
-    def room(self) -> rooms.Room:
-        return rooms.Room()
 
     def run(self) -> None:
         """Serve until the agent ends the desk, or until the desk has had

@@ -440,16 +440,11 @@ class SlotTable:
         self._slots[key].connected = False
         return []
 
-    def worker_died(self, key: orders.Key, now: float) -> list[orders.Effect]:
-        """A worker's process has ended; its session is lost."""
-        self._slots[key].die(now)
-        return [orders.Changed()]
-
-    def worker_ran_out(
-        self, key: orders.Key, now: float
+    def worker_died(
+        self, key: orders.Key, now: float, code: str = codes.WORKER_DIED
     ) -> list[orders.Effect]:
-        """The kernel has ended a worker's process for lack of memory."""
-        self._slots[key].die(now, codes.OUT_OF_MEMORY)
+        """A worker's process has ended; its session is lost."""
+        self._slots[key].die(now, code)
         return [orders.Changed()]
 
     def worker_unstartable(
@@ -543,3 +538,9 @@ def endpoints(
 
 #: A command or an event, which is a method of the table.
 Change: typing.TypeAlias = Callable[..., list[orders.Effect]]
+
+
+#: The kernel has ended a worker's process for lack of memory.
+worker_ran_out = functools.partial(
+    SlotTable.worker_died, code=codes.OUT_OF_MEMORY
+)

@@ -205,6 +205,8 @@ class Keeper(abc.ABC, typing.Generic[C]):
     """Keeps processes alive and communicates with them.
 
     Everything except :meth:`close` runs in the loop's thread.
+
+    :param limits: what each of the processes may use.
     """
 
     #: What messages call these processes.
@@ -218,8 +220,10 @@ class Keeper(abc.ABC, typing.Generic[C]):
         loop: agent_loop.Loop,
         server: forks.ForkServer,
         groups: cgroups.Cgroups,
+        limits: cgroups.Limits,
     ) -> None:
         self._settings = settings
+        self._limits = limits
         self._server = server
         self._cgroups = groups
         self._state_dir = os.path.abspath(settings.state_path)
@@ -257,10 +261,6 @@ class Keeper(abc.ABC, typing.Generic[C]):
         """
 
     @abc.abstractmethod
-    def _limits(self) -> cgroups.Limits:
-        """Return what each of the processes may use."""
-
-    @abc.abstractmethod
     def _unstartable(self, child: C, message: str) -> None:
         """A process has failed to start several times in a row."""
 
@@ -274,7 +274,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             "exit_with_agent": not settings.workers_outlive_agent,
             "log_file": child.log_file,
             "cgroup": self._cgroups.path(child.name),
-            "memory_bytes": self._limits().memory_bytes,
+            "memory_bytes": self._limits.memory_bytes,
         }
 
     def _link(
@@ -392,7 +392,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         LOG.info("%s is running: process %d", child.title, child.pid)
         try:
             # The options may have changed.
-            self._cgroups.make(child.name, self._limits())
+            self._cgroups.make(child.name, self._limits)
         except OSError as error:
             LOG.error("Cannot limit %s: %s", child.title, error)
         # The process number may have been reused just before the pidfd was
@@ -413,7 +413,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         child.ended_for = None
         child.started_at_s = self._loop.now()
         try:
-            self._cgroups.make(child.name, self._limits())
+            self._cgroups.make(child.name, self._limits)
             child.pid, child.pidfd = self._server.start(
                 self.MODULE, self._document(child)
             )

@@ -259,7 +259,11 @@ class Desks(children.Keeper[_DeskProcess]):
         server: forks.ForkServer,
         groups: cgroups.Cgroups,
     ) -> None:
-        super().__init__(settings, loop, server, groups)
+        limits = cgroups.Limits(
+            memory_bytes=settings.desk_memory_bytes,
+            pids=settings.worker_pids_max,
+        )
+        super().__init__(settings, loop, server, groups, limits)
         self._keys = list(keys)
         self._emit = emit
         self._changed = changed
@@ -564,13 +568,6 @@ class Desks(children.Keeper[_DeskProcess]):
             )
             for name, counts in child.counts.items()
         }
-
-    def _limits(self) -> cgroups.Limits:
-        settings = self._settings
-        return cgroups.Limits(
-            memory_bytes=settings.desk_memory_bytes,
-            pids=settings.worker_pids_max,
-        )
 
     def _unstartable(self, child: _DeskProcess, message: str) -> None:
         LOG.error("%s fails repeatedly: %s", child.title, message)

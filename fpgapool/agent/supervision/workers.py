@@ -238,7 +238,12 @@ class Workers(children.Keeper[_WorkerProcess]):
         server: forks.ForkServer,
         groups: cgroups.Cgroups,
     ) -> None:
-        super().__init__(settings, loop, server, groups)
+        limits = cgroups.Limits(
+            memory_bytes=settings.worker_memory_bytes,
+            pids=settings.worker_pids_max,
+            cpu_weight=settings.worker_cpu_weight,
+        )
+        super().__init__(settings, loop, server, groups, limits)
         self._counts = counts
         self._emit = emit
         self._dial_desk = dial_desk
@@ -459,17 +464,9 @@ class Workers(children.Keeper[_WorkerProcess]):
         child.assigned = None
         child.may.clear()
         if how == children.OUT_OF_MEMORY:
-            self._emit(child.key, table.SlotTable.worker_ran_out)
+            self._emit(child.key, table.worker_ran_out)
         else:
             self._emit(child.key, table.SlotTable.worker_died)
-
-    def _limits(self) -> cgroups.Limits:
-        settings = self._settings
-        return cgroups.Limits(
-            memory_bytes=settings.worker_memory_bytes,
-            pids=settings.worker_pids_max,
-            cpu_weight=settings.worker_cpu_weight,
-        )
 
     def _unstartable(self, child: _WorkerProcess, message: str) -> None:
         self._emit(child.key, table.SlotTable.worker_unstartable, message)

@@ -207,7 +207,7 @@ def test_a_worker_without_memory_says_so_to_its_slot(tmp_path, monkeypatch):
     site.child.pidfd = os.open(os.devnull, os.O_RDONLY)
     site.supervisor._exited(site.child, site.child.pidfd)
     assert site.supervisor.ended == {("board0", "out_of_memory"): 1}
-    assert told[-1] == (KEY, table.SlotTable.worker_ran_out)
+    assert told[-1] == (KEY, table.worker_ran_out)
     groups.remove.assert_called_once_with("worker-board0.0")
     site.worker_end.close()
 

@@ -414,7 +414,7 @@ def test_a_worker_that_dies_before_the_client_comes_lets_the_job_go_elsewhere(
 @pytest.mark.parametrize("make", [steps.assigned, steps.ready])
 def test_a_session_that_uses_up_a_workers_memory_gets_no_other_slot(make):
     tab = make()
-    tab.worker_ran_out(steps.KEY, 9.0)
+    table.worker_ran_out(tab, steps.KEY, 9.0)
     last = steps.report(tab).last_result
     assert (last.state, last.code) == ("FAILED", "OUT_OF_MEMORY")
     # Nor is it reopened, to do the same again.
