@@ -105,7 +105,10 @@ class _Victim:
         return {"sysv": number, "queue": queue, "key": key}
 
     def _keep_key(self, name: bytes, secret: bytes) -> None:
-        set_permissions = 5
+        join, set_permissions, link, of_session = 1, 5, 8, -3
+        # Its user's keys are not those of the session in which it began.
+        calls.call("keyctl", join, None)
+        calls.call("keyctl", link, _OF_USER, of_session)
         self._key = calls.call(
             "add_key", b"user", name, secret, len(secret), _OF_USER
         )

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from tests.unit.tree import ROOT
 
 _PLACE = ROOT / "build/vm"
-_MEMORY_MIB = 3072
+_MEMORY_MIB = 4096
 _LIMIT_S = 2400
 
 #: What the kernel needs to reach the files, in the order of their needs.
@@ -91,9 +91,11 @@ _TESTS = f"""\
 {_UNIT}
 User=%i
 Delegate=memory pids cpu
-MemoryMax=1G
+MemoryMax=3G
 TasksMax=4096
 LimitCORE=0
+# A user's processes share keys, as where they log in.
+KeyringMode=shared
 Environment=PYTHONDONTWRITEBYTECODE=1 HOME=/tmp WALLS_IN_VM=1
 WorkingDirectory={{root}}
 ExecStart={{root}}/.venv/bin/python -m pytest -p no:cacheprovider \\
