@@ -116,6 +116,8 @@ def enter(room: Room, settings: child_settings.ChildSettings) -> None:
         has_calls = False
     if has_files and has_calls:
         return
+    if not has_files:
+        LOG.error("The kernel does not restrict files: no Landlock")
     if settings.isolation == REQUIRED:
         why = missing(settings.isolation) or ["the kernel does not let it"]
         raise Unwalled("; ".join(why))

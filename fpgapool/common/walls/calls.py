@@ -140,8 +140,9 @@ def _library() -> typing.Any:
 def refuse(allowed: collections.abc.Collection[str] = ()) -> bool:
     """Refuse all calls of :data:`REFUSED`, and such arguments of others.
 
-    They fail with EPERM. Calls that are newer than the list fail with ENOSYS,
-    as on an older kernel.
+    They fail with EPERM. ``clone3`` and calls that are newer than the list
+    fail with ENOSYS, as on an older kernel, ``fallocate`` with EOPNOTSUPP, and
+    requests for reserved huge pages with ENOMEM.
 
     :param allowed: names of calls that stay. A process that may ``execve``
         may also start processes.
