@@ -18,6 +18,7 @@ from tests.services import openstack
 
 ROLE = charts.ROOT / "deploy" / "kolla" / "ansible" / "roles" / "fpgapool"
 SERVICES = ("fpgapool-api", "fpgapool-conductor", "fpgapool-agent")
+NOVA_SERVICES = ("scheduler", "metadata", "compute")
 BOARDS = [{"name": "board0", "shape": "medium", "slots": 2}]
 
 
@@ -129,28 +130,39 @@ def test_nothing_changes_the_second_time(configured: conftest.Kolla) -> None:
     assert "changed=0" in recap, recap
 
 
-@pytest.mark.parametrize("service", ["scheduler", "metadata", "compute"])
-def test_nova_knows_its_options(kolla: conftest.Kolla, service: str) -> None:
-    merged = kolla.directory / f"nova-{service}.conf"
-    source = kolla.etc / "config" / "nova" / f"nova-{service}.conf"
-    merge = {"sources": [str(source)], "dest": str(merged), "mode": "0600"}
+@pytest.fixture(scope="module")
+def merged(kolla: conftest.Kolla) -> pathlib.Path:
+    """Give where kolla-ansible has merged the settings of Nova."""
     playbook = kolla.ansible / "merge.yml"
-    playbook.write_text(
-        json.dumps(
-            [{"hosts": "localhost", "tasks": [{"merge_configs": merge}]}]
-        )
-    )
-    kolla.playbook(playbook.name, "--limit", "localhost")
+    merges = [
+        {
+            "sources": [str(kolla.etc / "config" / "nova" / name)],
+            "dest": str(kolla.directory / name),
+            "mode": "0600",
+        }
+        for name in map("nova-{}.conf".format, NOVA_SERVICES)
+    ]
+    tasks = [{"merge_configs": merge} for merge in merges]
+    playbook.write_text(json.dumps([{"hosts": "localhost", "tasks": tasks}]))
+    kolla.playbook(playbook.name)
+    return kolla.directory
+
+
+@pytest.mark.parametrize("service", NOVA_SERVICES)
+def test_nova_knows_its_options(merged: pathlib.Path, service: str) -> None:
+    path = merged / f"nova-{service}.conf"
     conftest.run(
         openstack.program("oslo-config-validator"),
         *("--namespace", "nova.conf", "--namespace", "fpgapool_nova_filters"),
-        *("--input-file", merged),
-        # It has the options of keystoneauth's plug-ins.
+        *("--input-file", path),
+        # They have the options of keystoneauth's plug-ins.
         *("--exclude-group", "vendordata_dynamic_auth"),
         *("--exclude-group", "fpgapool"),
     )
+    text = path.read_text()
+    assert "{{" not in text
     if service == "scheduler":
-        assert merged.read_text().count("available_filters = ") == 2
+        assert text.count("available_filters = ") == 2
 
 
 def test_variables_are_documented() -> None:
