@@ -150,9 +150,9 @@ def test_options_are_known(
 @pytest.mark.security
 def test_secrets_are_in_the_secret_only(tmp_path: pathlib.Path) -> None:
     secrets = {
-        "transport_url": "rabbit://fpgapool:one$two@broker/fpgapool",
-        "service_password": "three$four",
-        "token_keys": ["five" * 8, "six" * 12],
+        "database_url": "mysql+pymysql://fpgapool:magpie$two@db/fpgapool",
+        "service_password": "pelican$four",
+        "token_keys": ["curlew" * 8, "plover" * 8],
     }
     values = merged(charts.example("minimal"), {"secrets": secrets})
     for each in charts.objects(values):
@@ -160,14 +160,20 @@ def test_secrets_are_in_the_secret_only(tmp_path: pathlib.Path) -> None:
             text = yaml.safe_dump(each)
             assert not [
                 word
-                for word in ("two", "three", "five", "00112233")
+                for word in (
+                    "magpie",
+                    "pelican",
+                    "curlew",
+                    "plover",
+                    "00112233",
+                )
                 if word in text
             ]
     path = tmp_path / "secret.conf"
     path.write_text(one(values, "Secret", "secret")["stringData"][path.name])
     conftest.require_known_options(path)
     conf = conftest.read_options(path)
-    assert conf.transport_url == secrets["transport_url"]
+    assert conf.database.connection == secrets["database_url"]
     assert conf.vendordata.token_keys == secrets["token_keys"]
 
 
