@@ -57,7 +57,8 @@ class Pool(harness.DeskProcess):
             **self._settings,
         )
         self.members[slot] = worker.process
-        worker.connect().join(self.path["member"], generation)
+        agent = worker.connect(introduced=True)
+        agent.join(self.path["member"], generation)
 
     @property
     def pids(self) -> list[int]:

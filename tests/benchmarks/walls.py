@@ -5,25 +5,34 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pathlib
+import statistics
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from unittest import mock
 
+from fpgapool.agent import service
+from fpgapool.vocabulary import codes
 from tests.benchmarks import group
 from tests.benchmarks import measure
 from tests.benchmarks import opener
 from tests.benchmarks import servers
 from tests.benchmarks import slot
 from tests.functional.agent import harness
+from tests.functional.worker import harness as worker_harness
 from tests.harness import cloud as clouds
+from tests.walls import sessions
 
 TITLE = "Workers and desks with walls, and without"
 SERVICES = True
 FLOOR = "without"
 
 _WITH, _WITHOUT = "preferred", "none"
+_LIMIT_BYTES = 256 << 20
 
 
 def rows(plan: measure.Plan) -> Iterator[measure.Row]:
@@ -32,6 +41,7 @@ def rows(plan: measure.Plan) -> Iterator[measure.Row]:
     yield _row(
         f"start of {slots} workers", "ms", plan, lambda one: _start(one, slots)
     )
+    yield _neighbour(plan)
     with contextlib.ExitStack() as stack:
         for transport in ("shm", "tcp"):
             yield _streams(stack, transport, plan)
@@ -69,6 +79,82 @@ def _start(isolation: str, slots: int) -> measure.Sample:
                         number, lambda one: one.state == "idle"
                     )
     return measure.Sample(1e3 * watch.wall_s, watch.wall_s, watch.cpu_s)
+
+
+def _neighbour(plan: measure.Plan) -> measure.Row:
+    """Beside a tenant whose sessions take memory until they end for that."""
+    count = 1 if plan.tiny else 40
+    floors, samples = [], []
+    with (
+        tempfile.TemporaryDirectory(prefix="fpgapool-") as name,
+        worker_harness.closed_channels(),
+        harness.running_host(
+            pathlib.Path(name),
+            driver_path=sessions.DRIVER,
+            isolation=_WITH,
+            worker_memory_bytes=_LIMIT_BYTES,
+        ) as host,
+    ):
+        agent = host.start()
+        for slot_number in (0, 1):
+            host.conductor.wait_for_slot(
+                slot_number, lambda one: one.state == "idle"
+            )
+        generations = itertools.count(1)
+        first = next(generations)
+        others = sessions.open_session(host, agent, first, slot=1)
+        for _ in range(plan.repetitions):
+            alone = threading.Event()
+            timer = threading.Timer(0.01 if plan.tiny else 2.0, alone.set)
+            timer.start()
+            floors.append(_slow_pieces(others, alone))
+            ended = threading.Event()
+            greedy = threading.Thread(
+                target=_take_memory,
+                args=(host, agent, generations, count, ended),
+            )
+            greedy.start()
+            samples.append(_slow_pieces(others, ended))
+            greedy.join()
+    return measure.Row(
+        "99 of 100 pieces beside greedy sessions",
+        "ms",
+        samples,
+        "alone",
+        floors,
+    )
+
+
+def _take_memory(
+    host: harness.Host,
+    agent: service.Agent,
+    generations: Iterator[int],
+    count: int,
+    ended: threading.Event,
+) -> None:
+    try:
+        for generation in itertools.islice(generations, count):
+            code = sessions.take_memory(host, agent, generation)
+            if code != codes.OUT_OF_MEMORY:
+                raise RuntimeError(f"the session ended with {code}")
+    finally:
+        ended.set()
+
+
+def _slow_pieces(
+    client: worker_harness.Client, ended: threading.Event
+) -> measure.Sample:
+    """Measure what 99 of 100 pieces take at most, until an event."""
+    data = bytes(range(256)) * 16
+    times_s = []
+    with measure.stopwatch() as watch:
+        while not ended.is_set() or len(times_s) < 2:
+            start_s = time.perf_counter()
+            if client.run(data) != data:
+                raise RuntimeError("the output is wrong")
+            times_s.append(time.perf_counter() - start_s)
+    worst_s = statistics.quantiles(times_s, n=100, method="inclusive")[-1]
+    return measure.Sample(1e3 * worst_s, watch.wall_s, watch.cpu_s)
 
 
 def _streams(

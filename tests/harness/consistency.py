@@ -16,6 +16,7 @@ import kombu
 
 from fpgapool import objects
 from fpgapool.common import exception
+from fpgapool.common.messaging import rpc
 from tests.harness import waiting
 
 if typing.TYPE_CHECKING:
@@ -239,12 +240,12 @@ def _fresh_reports(
 
     def take(body: typing.Any, message: kombu.Message) -> None:
         document = json.loads(message.body)
-        inner = json.loads(document["oslo.message"])
-        if inner.get("method") == "report":
-            report = objects.AgentReport.from_primitive(
-                inner["args"]["report"]
-            )
-            reports[report.host_uuid] = report
+        for method, arguments in _calls(json.loads(document["oslo.message"])):
+            if method == "report":
+                report = objects.AgentReport.from_primitive(
+                    arguments["report"]
+                )
+                reports[report.host_uuid] = report
 
     url = cloud.transport_url.replace("rabbit://", "amqp://", 1)
     with kombu.Connection(url) as connection, connection.channel() as channel:
@@ -265,6 +266,19 @@ def _fresh_reports(
                     break
                 connection.drain_events(timeout=left_s)
     return reports
+
+
+def _calls(
+    message: dict[str, typing.Any],
+) -> Iterator[tuple[str, dict[str, typing.Any]]]:
+    """Return the methods and arguments of a message, signed or not."""
+    method, arguments = message.get("method", ""), message.get("args", {})
+    if method == rpc.SIGNED:
+        method, arguments, *_stamp = json.loads(arguments["body"])
+    if method == rpc.SEVERAL:
+        yield from arguments["casts"]
+    else:
+        yield method, arguments
 
 
 def _process_differences(cloud: clouds.Cloud) -> Iterator[str]:

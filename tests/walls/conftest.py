@@ -18,7 +18,7 @@ from fpgapool.agent.supervision import children
 from fpgapool.agent.supervision import forks
 from tests.functional.agent import harness
 from tests.functional.worker import harness as worker_harness
-from tests.walls import greedy
+from tests.walls import sessions
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def start(
     def started(**settings: object) -> tuple[harness.Host, service.Agent]:
         host = harness.Host(
             directory,
-            driver_path=f"{greedy.__name__}:{greedy.GreedyDriver.__name__}",
+            driver_path=sessions.DRIVER,
             **{"worker_timeout_s": harness.TIMEOUT_S, **settings},
         )
         hosts.append(host)

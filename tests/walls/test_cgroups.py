@@ -12,43 +12,22 @@ import threading
 
 import pytest
 
-from fpgapool.agent import service
-from fpgapool.agent.supervision import workers
 from fpgapool.client import errors
 from fpgapool.client.groups import group as group_client
-from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.functional.agent import grouphosts
 from tests.functional.agent import harness
 from tests.functional.agent import test_groups
 from tests.functional.agent import test_workers
-from tests.functional.worker import harness as worker_harness
 from tests.harness import waiting
+from tests.walls import sessions
 
 # "make test-walls" has cgroup v2 wherever it runs.
 pytestmark = [pytest.mark.security, pytest.mark.long]
 
 MIB = 2**20
 PIECE = bytes(range(256)) * 16
-
-
-def open_session(
-    host: harness.Host,
-    agent: service.Agent,
-    generation: int,
-    slot: int,
-    **take,
-) -> worker_harness.Client:
-    harness.assign(agent, generation, slot)
-    prepared = host.conductor.wait_for(
-        "prepared", lambda one: one.generation == generation
-    )
-    path = workers.data_path(host.settings.state_path, ("board0", slot))
-    sock = channel.PlainChannel(channel.connect_unix(path))
-    return worker_harness.Client(sock).hello(
-        dataclasses.asdict(prepared), params=take
-    )
 
 
 def group_of(pid: int) -> pathlib.Path:
@@ -76,10 +55,10 @@ def end_of(host: harness.Host, slot: int, generation: int) -> tuple[str, str]:
 @pytest.mark.parametrize("limit_bytes", [256 * MIB, 0], ids=["own", "none"])
 def test_a_session_that_takes_all_memory_ends_alone(start, limit_bytes):
     host, agent = start(worker_memory_bytes=limit_bytes)
-    others = open_session(host, agent, 7, slot=1)
+    others = sessions.open_session(host, agent, 7, slot=1)
     assert others.run(PIECE) == PIECE
     neighbour = test_workers.pid_of(agent, 1)
-    greedy = open_session(host, agent, 8, slot=0, take="memory")
+    greedy = sessions.open_session(host, agent, 8, slot=0, take="memory")
     greedy.send_input(PIECE)
     while not any(
         one.last_result for one in _slots(host) if one.generation != 7
@@ -90,7 +69,7 @@ def test_a_session_that_takes_all_memory_ends_alone(start, limit_bytes):
     assert others.run(PIECE) == PIECE
     assert test_workers.pid_of(agent, 1) == neighbour
     host.conductor.wait_for_slot(0, lambda one: one.state == "idle")
-    assert open_session(host, agent, 9, slot=0).run(PIECE) == PIECE
+    assert sessions.open_session(host, agent, 9, slot=0).run(PIECE) == PIECE
 
 
 def _slots(host: harness.Host) -> list:
@@ -100,9 +79,9 @@ def _slots(host: harness.Host) -> list:
 def test_a_worker_that_starts_threads_leaves_some_for_others(start):
     most = 100
     host, agent = start(worker_pids_max=most)
-    greedy = open_session(host, agent, 7, slot=0, take="threads")
+    greedy = sessions.open_session(host, agent, 7, slot=0, take="threads")
     assert 0 < int(greedy.run(PIECE)) < most
-    others = open_session(host, agent, 8, slot=1)
+    others = sessions.open_session(host, agent, 8, slot=1)
     assert others.run(PIECE) == PIECE
 
 

@@ -11,11 +11,13 @@ import array
 import collections
 import contextlib
 import dataclasses
+import errno
 import functools
 import hashlib
 import json
 import os
 import pathlib
+import shutil
 import socket
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -319,7 +321,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         next one, may be those of other projects.
 
         :returns: the assignment, with the path by which the worker reads it.
-        :raises OSError: if the file cannot be linked there.
+        :raises OSError: if the file cannot be placed there.
         """
         own = own_dir(self._state_dir, request.key)
         placed, fresh = f"{own}/bitstream", f"{own}/bitstream.new"
@@ -328,7 +330,13 @@ class Workers(children.Keeper[_WorkerProcess]):
             _remove(placed, fresh)
             return request
         _remove(fresh)
-        os.link(reference["path"], fresh)
+        try:
+            os.link(reference["path"], fresh)
+        except OSError as error:
+            # An operator may keep bitstreams in a file system of their own.
+            if error.errno != errno.EXDEV:
+                raise
+            shutil.copyfile(reference["path"], fresh)
         os.rename(fresh, placed)
         members = {
             **request.members,

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from fpgapool.agent.child import control
 from fpgapool.agent.child import crew
+from fpgapool.agent.child import memory
 from fpgapool.agent.child import port
 from fpgapool.agent.child import process
 from fpgapool.agent.child import room as rooms
@@ -344,6 +345,8 @@ class Worker:
         self._clear_due_s = math.inf
         self._cache.wipe()
         fault = spent = None
+        if memory.is_spent():
+            spent = "a session has used all memory that it may use"
         try:
             self._driver.scrub(self._settings.device, self._settings.slot)
         except Exception as exc:

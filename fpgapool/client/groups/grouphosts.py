@@ -77,7 +77,7 @@ class Hosts(grouptasks.Tasks):
         self.fail(errors.SessionClosed("the group is closed"))
         for link in links:
             if link.thread is not None:
-                link.thread.join()
+                link.thread.join(channel.remaining_s(deadline_s))
         return True
 
     def _use_members(self, members: groups.MemberList) -> None:

@@ -478,9 +478,13 @@ class Tasks:
             task.finish(error)
         for link in links:
             wire = link.wire
-            if wire is not None and not wire.leads:
+            if wire is None:
+                continue
+            if not wire.leads:
                 with contextlib.suppress(OSError):
                     wire.say_goodbye()
+            if not wire.leads or link.led:
+                # The thread that receives would wait for the current task.
                 wire.shutdown()
 
     def _check_process(self) -> None:

@@ -178,6 +178,10 @@ class DeskProcess:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes."""
         self.agent.close()
         for process in (*self.members.values(), self.process):
             process.kill()

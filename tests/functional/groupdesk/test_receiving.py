@@ -3,6 +3,8 @@
 """Which thread of a program receives, when it uses a group in several ways."""
 
 import concurrent.futures
+import signal
+import threading
 
 import pytest
 
@@ -49,6 +51,21 @@ def test_a_map_that_is_abandoned_does_not_delay_the_end(desk, tcp):
     opened.close(timeout_s=TIMEOUT_S)
     # All of them had the time to end well.
     assert [one.result(0) for one in waiting] == pieces(30)
+
+
+def test_a_desk_that_stands_still_does_not_delay_the_end(desk, tcp):
+    opened = harness.open_group(desk, tcp=tcp)
+    assert opened.run(b"first") == b"first"
+    desk.process.send_signal(signal.SIGSTOP)
+    waiting = [opened.submit(piece) for piece in pieces(3)]
+    end = threading.Thread(
+        target=opened.close, kwargs={"timeout_s": 0.1}, daemon=True
+    )
+    end.start()
+    end.join(TIMEOUT_S)
+    assert not end.is_alive()
+    codes = {one.exception(TIMEOUT_S).code for one in waiting}
+    assert codes == {"SESSION_CLOSED"}
 
 
 def test_maps_of_several_threads(desk, tcp):

@@ -83,10 +83,18 @@ class WorkerProcess:
             ]
         )
 
-    def connect(self, desk: str | None = None) -> AgentEnd:
-        """Connect as the agent, once the worker listens."""
+    def connect(
+        self, desk: str | None = None, introduced: bool = False
+    ) -> AgentEnd:
+        """Connect as the agent, once the worker listens.
+
+        :param introduced: whether the desk reads who a member is.
+        """
         sock = dial(self.settings["control_socket"], self.process)
-        return AgentEnd(sock, desk)
+        names = ("device", "slot") if introduced else ()
+        return AgentEnd(
+            sock, desk, {name: self.settings[name] for name in names}
+        )
 
     def log(self) -> str:
         return pathlib.Path(self.settings["log_file"]).read_text()
@@ -118,9 +126,16 @@ class AgentEnd:
 
     :param desk: path of the desk that members get connections to; without
         one, members get no answer.
+    :param place: of the slot, for a desk that reads who a member is.
     """
 
-    def __init__(self, sock: socket.socket, desk: str | None = None) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        desk: str | None = None,
+        place: dict[str, object] | None = None,
+    ) -> None:
+        self._place = place
         self._channel = channels.PlainChannel(sock)
         _channels.append(self._channel)
         self._incoming: queue.Queue = queue.Queue()
@@ -151,6 +166,9 @@ class AgentEnd:
 
     def _connect_member(self, path: str, generation: int) -> None:
         sock = processes.dial(path)
+        if sock is not None and self._place:
+            who = {**self._place, "generation": generation}
+            sock.sendall(messages.encode(who))
         message = messages.request(
             0, "desk", generation=generation, connected=sock is not None
         )

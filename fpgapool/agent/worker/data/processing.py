@@ -11,6 +11,7 @@ import functools
 import traceback
 import typing
 
+from fpgapool.agent.child import memory
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
@@ -261,6 +262,7 @@ def _raise(exc: Exception) -> int:
 
 def out_of_memory() -> Failure:
     """Return the failure for a MemoryError of a session's own."""
+    memory.use_reserve()
     return Failure(
         codes.OUT_OF_MEMORY, "the session needs more memory than it may use"
     )
@@ -269,7 +271,7 @@ def out_of_memory() -> Failure:
 def code_of(exc: Exception) -> str:
     """Return the code for an exception of a driver or core."""
     if isinstance(exc, MemoryError):
-        return codes.OUT_OF_MEMORY
+        return out_of_memory().code
     code = getattr(exc, "code", None)
     return code if code in codes.DEVICE_FAULTS else codes.CORE_FAILED
 

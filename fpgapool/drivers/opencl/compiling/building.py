@@ -15,6 +15,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import struct
 import typing
 
 from fpgapool.drivers import common
@@ -34,6 +35,9 @@ if typing.TYPE_CHECKING:
     from fpgapool.drivers.opencl import wiping
 
 MAX_KEPT = 256
+_LOCK = "compiling.lock"
+#: As many as an offset in a file can have.
+_LOCK_DIGITS = 15
 
 #: Names the directory where PoCL caches compiled programs.
 POCL_VARIABLE = "POCL_CACHE_DIR"
@@ -62,6 +66,12 @@ def prepare(directory: pathlib.Path, name: str) -> None:
 
 
 _TEXT = shapes.text(1000)
+
+
+def _lock_byte(fd: int, offset: int) -> None:
+    # struct flock on Linux, whose offsets have 64 bits.
+    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, offset, 1, 0)
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLKW, lock)
 
 
 class Binaries:
@@ -113,6 +123,9 @@ class Binaries:
         digest = hashlib.sha256("\0".join(texts).encode())
         digest.update(b"\0" + source)
         path = self._directory / digest.hexdigest()
+        # What is kept does not wait for another source that is compiled.
+        with contextlib.suppress(OSError):
+            return path.read_bytes()
         with self._alone(path.name):
             with contextlib.suppress(OSError):
                 return path.read_bytes()
@@ -130,15 +143,18 @@ class Binaries:
 
     @contextlib.contextmanager
     def _alone(self, name: str) -> collections.abc.Iterator[None]:
-        """Make other workers wait while this one compiles a source."""
+        """Make other workers wait while this one compiles the same source."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         lock = os.open(
-            self._directory / f"{name[:2]}.lock",
+            self._directory / _LOCK,
             os.O_CREAT | os.O_RDWR | os.O_CLOEXEC,
             0o600,
         )
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            # One byte for each name, so that nobody can hold up the source of
+            # another project; a file for each would stay. The byte need not
+            # exist, and the lock is that of this open file, not the process.
+            _lock_byte(lock, int(name[:_LOCK_DIGITS], 16))
             yield
         finally:
             os.close(lock)

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from unittest import mock
 
 import hypothesis
 import pytest
@@ -364,6 +366,17 @@ def test_only_the_worker_of_an_assignment_sees_its_bitstream(site):
     site.take()
     assert site.assign(10, project_id="project-b") == ["assign"]
     assert os.listdir(site.own) == ["assigned"]
+
+
+def test_a_bitstream_of_another_file_system_is_copied(
+    site, tmp_path, monkeypatch
+):
+    kept = tmp_path / "kept"
+    kept.write_text("content")
+    refused = OSError(errno.EXDEV, "Invalid cross-device link")
+    monkeypatch.setattr(os, "link", mock.Mock(side_effect=refused))
+    assert site.assign(7, bitstream_ref={"path": str(kept)}) == ["assign"]
+    assert (site.own / "bitstream").read_text() == "content"
 
 
 def test_a_bitstream_that_cannot_be_placed_fails_its_assignment(site):

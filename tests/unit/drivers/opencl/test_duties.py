@@ -2,8 +2,10 @@
 
 """What the helper of an OpenCL worker does, and what it refuses."""
 
+import concurrent.futures
 import os
 import pathlib
+import threading
 
 import pytest
 
@@ -16,9 +18,11 @@ from fpgapool.drivers.opencl.compiling import compiler
 from fpgapool.vocabulary import codes
 from tests.harness import pocl
 from tests.harness import rooms
+from tests.harness import waiting
 from tests.unit.drivers.opencl import test_driver
 
 DEVICE = test_driver.DEVICE
+TIMEOUT_S = waiting.LIMIT_S
 SOURCE = b"kernel void run(global int *x) { x[0] = %d; }"
 
 
@@ -55,6 +59,23 @@ def nothing_is_compiled(monkeypatch):
     monkeypatch.setattr(
         compiler, "compile_source", lambda *_, **__: pytest.fail("compiled")
     )
+
+
+def test_a_source_waits_only_for_itself(binaries):
+    name, other = "a" * 64, "a" * 14 + "b" * 50
+    comes = threading.Event()
+
+    def wait():
+        comes.set()
+        with binaries._alone(name):
+            return "locked"
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with binaries._alone(name), binaries._alone(other):
+            second = pool.submit(wait)
+            assert comes.wait(TIMEOUT_S)
+            assert not second.done()
+        assert second.result(TIMEOUT_S) == "locked"
 
 
 def test_only_the_helper_compiles_and_writes(worker, tmp_path, monkeypatch):
