@@ -196,6 +196,22 @@ test-spark: spark-venv ## test fpgapool.spark with real executors; minutes
 	@echo "== testing fpgapool.spark"
 	@$(SPARK_VENV)/bin/python -m pytest tests/spark
 
+# Apart from the rest: Ansible with its collections is half a gigabyte.
+DEPLOY_VENV := .venv-deploy
+DEPLOY_REQUIREMENTS := tests/deploy/requirements.txt
+$(DEPLOY_VENV)/.installed: $(DEPLOY_REQUIREMENTS) $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing Ansible, Helm and fpgapool into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) --requirement $(DEPLOY_REQUIREMENTS) \
+	    --editable '.[allinone,cli,mysql]'
+	@touch $@
+
+.PHONY: test-deploy
+test-deploy: $(DEPLOY_VENV)/.installed $(OPENSTACK_VENV)/.installed services
+test-deploy: ## test the chart, the role and the collection of deploy/; minutes
+	@echo "== testing deploy/"
+	@$(DEPLOY_VENV)/bin/python -m pytest tests/deploy
+
 .PHONY: test-walls
 test-walls: $(VENV)/.installed-test ## attack workers, on Debian's kernel, too; minutes
 	@echo "== attacking workers and desks on this machine's kernel"

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 _OPENSTACK_VENV = ".venv-openstack"
 _SPARK_VENV = ".venv-spark"
+_DEPLOY_VENV = ".venv-deploy"
 
 #: Versions of libraries with which unit tests pass, besides the newest ones:
 #: each has an environment.
@@ -179,6 +180,17 @@ def plan(settings: Settings) -> list[Job]:
             ),
         ]
         after = (*after, "install-spark", "spark")
+        installed = f"{_DEPLOY_VENV}/.installed"
+        jobs += [
+            _make("install-deploy", installed, ("world",), after=after),
+            settings.tests(
+                "deploy",
+                "tests/deploy",
+                python=f"{_DEPLOY_VENV}/bin/python",
+                needs=("install-deploy", "install-openstack", "servers"),
+            ),
+        ]
+        after = (*after, "install-deploy", "deploy")
         jobs.append(
             settings.tests(
                 "alone",

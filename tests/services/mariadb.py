@@ -79,7 +79,8 @@ class MariaDB(process.Service):
         (self.directory / "init.sql").write_text(
             f"CREATE USER IF NOT EXISTS {self.user}@'{process.LOOPBACK}'"
             f" IDENTIFIED BY '{self.password}';\n"
-            f"GRANT ALL ON *.* TO {self.user}@'{process.LOOPBACK}';\n"
+            f"GRANT ALL ON *.* TO {self.user}@'{process.LOOPBACK}'"
+            " WITH GRANT OPTION;\n"
         )
         with self.log_path.open("ab") as log:
             result = subprocess.run(
