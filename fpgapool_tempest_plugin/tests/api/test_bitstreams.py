@@ -29,6 +29,7 @@ class BitstreamsTest(base.PoolTest):
         # What an emulated board makes of it.
         self.file = json.dumps(
             {
+                "format_version": 1,
                 "name": self.accelerator,
                 "description": "What it gets",
                 "peak_bytes_per_s": 1e9,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import typing
 
 from tempest import config
@@ -78,13 +79,18 @@ class GroupsTest(base.PoolTest):
 
     @decorators.idempotent_id("c451a367-de96-491e-a9ee-c97c91afffd7")
     def test_goal(self) -> None:
-        group = self.make_group()
+        group = self.make_group(elastic=True)
         path = ("groups", group["id"], "goal")
-        goal = {"deadline_at": "2999-01-01T00:00:00Z", "actions": 5}
+        soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(1)
+        goal = {"deadline_at": soon.isoformat(), "actions": 5}
         found = self.member.replace(*path, goal=goal)["group"]["goal"]
         self.assertEqual(("deadline", 5), (found["kind"], found["actions"]))
         self.member.delete(*path)
         self.assertIsNone(self.shown(group["id"])["goal"])
+        self.member.update(*path[:2], group={"elastic": False})
+        self.assert_refused(
+            409, "GROUP_NOT_ELASTIC", self.member.replace, *path, goal=goal
+        )
 
     @decorators.idempotent_id("1d5cbaf3-a958-468b-840f-eb0146abb9d9")
     def test_clients(self) -> None:

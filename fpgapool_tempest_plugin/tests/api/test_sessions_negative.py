@@ -38,8 +38,9 @@ class SessionsNegativeTest(base.PoolTest):
     @decorators.attr(type="negative")
     @decorators.idempotent_id("872598f7-4a33-4ce9-80c2-807d95f21c31")
     def test_bad_size(self) -> None:
-        for size in (0, -1, 2**63):
+        for size in (0, -1):
             self.refused(400, "INVALID_SIZE", claimed_bytes=size)
+        self.refused(413, "SIZE_TOO_LARGE", claimed_bytes=2**63)
         for size in ("4096", 0.5, None, [1]):
             self.refused(400, "INVALID_REQUEST", claimed_bytes=size)
 
@@ -97,7 +98,8 @@ class SessionsNegativeTest(base.PoolTest):
             self.stranger.send,
             *("POST", *path, "renew-secret"),
         )
-        self.assertEqual([], self.stranger.list("sessions"))
+        listed = [one["id"] for one in self.stranger.list("sessions")]
+        self.assertNotIn(session["id"], listed)
         now = self.member.show(*path)["session"]
         self.assertEqual(session["revision"], now["revision"])
         self.member.delete(*path)

@@ -139,8 +139,8 @@ class HardwareChangesTest(base.PoolTest):
         super().setUp()
         self.device = next(
             one
-            for one in self.admin.list("devices", state="enabled")
-            if one["healthy"] and one["slots"]
+            for one in self.admin.list("devices", state="up")
+            if one["slots"]
         )
         self.path = ("devices", self.device["id"])
 
@@ -177,7 +177,7 @@ class HardwareChangesTest(base.PoolTest):
             )
         self.admin.update(*self.path, state="enabled")
         self.wait_session(session, "READY")
-        self.assertEqual("enabled", self.shown()["state"])
+        self.assertEqual("up", self.shown()["state"])
 
     @decorators.idempotent_id("d7bc2762-29cc-4706-bbf9-217ffed6b3f6")
     def test_drain_with_a_deadline_moves_who_waits_for_a_client(self) -> None:
@@ -216,7 +216,7 @@ class HardwareChangesTest(base.PoolTest):
         self.assertEqual("disabled", self.shown()["state"])
         self.assertEqual("enabled", self.shown()["admin_state"])
         self.admin.update(*path, state="enabled")
-        self.assertEqual("enabled", self.shown()["state"])
+        self.assertEqual("up", self.shown()["state"])
 
     @decorators.idempotent_id("4927f2ce-0598-4035-b85a-f88e311b31da")
     def test_slot_passes_its_test(self) -> None:
