@@ -40,9 +40,7 @@ class SlotReservationTest(instances.InstanceTest):
     @classmethod
     def setup_clients(cls) -> None:
         super().setup_clients()
-        cls.providers = (
-            cls.os_project_admin.placement.ResourceProvidersClient()
-        )
+        cls.providers = cls.os_project_admin.resource_providers_client
         cls.hypervisors = cls.os_project_admin.hypervisor_client
 
     def setUp(self) -> None:
