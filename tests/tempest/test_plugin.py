@@ -24,7 +24,8 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def test_each_test_has_an_id_of_its_own(tempest: conftest.Tempest) -> None:
-    assert tempest.run("check-uuid", "--package", PLUGIN) == (0, "")
+    status, output = tempest.run("check-uuid", "--package", PLUGIN)
+    assert status == 0, output
 
 
 def test_rules_of_tempest_hold(tempest: conftest.Tempest) -> None:
