@@ -122,16 +122,19 @@ class Site:
         self.api.start()
         self._accounts = stack.accounts
         self._accounts.register_endpoint(f"http://{self.api.address}")
-        self.compute = harness.Compute(
-            harness.connect(self._accounts.admin(), self._accounts.auth_url)
+        self.connection = harness.connect(
+            self._accounts.admin(), self._accounts.auth_url
         )
-        self.image_id = self.compute.create_image()
-        self.flavor_id = self.compute.create_flavor().id
+        self.image_id = harness.Compute(self.connection).create_image()
+        # For users of other projects, who may boot nothing without a disk.
+        self.connection.image.update_image(self.image_id, visibility="public")
+        self.flavor_id = self.connection.compute.create_flavor(
+            name="tempest", ram=64, vcpus=1, disk=1
+        ).id
 
     def close(self) -> None:
-        """Stop the API and remove what was made for it."""
-        self.compute.clean_up()
-        self.compute.connection.close()
+        """Stop the API."""
+        self.connection.close()
         self.api.kill()
 
     def options(self) -> Mapping[str, Mapping[str, object]]:
@@ -166,7 +169,7 @@ class Site:
 
     def contents(self) -> Mapping[str, object]:
         """Return what tests may have left there."""
-        connection = self.compute.connection
+        connection = self.connection
         token = self._accounts.token(self._accounts.admin()).text
 
         def names(found: typing.Iterable[typing.Any]) -> list[str]:
@@ -213,6 +216,8 @@ def _options(stack: stacks.Stack) -> clouds.Options:
             "sync_interval_s": 2,
             "allocation_interval_s": 0.5,
         },
+        "bitstreams": {"signature_required": False},
+        "bitstream_cache": client,
         "vendordata": {"token_keys": "tempest-" * 4, "lookup_timeout_s": 4},
     }
 
