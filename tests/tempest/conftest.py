@@ -163,7 +163,6 @@ class Site:
             },
             "validation": {"run_validation": False},
             "service_available": dict.fromkeys(_ABSENT, False),
-            "fpgapool": {"build_timeout": 120},
             "fpgapool-feature-enabled": dict.fromkeys(features, True),
         }
 
