@@ -212,6 +212,22 @@ test-deploy: ## test the chart, the role and the collection of deploy/; minutes
 	@echo "== testing deploy/"
 	@$(DEPLOY_VENV)/bin/python -m pytest tests/deploy
 
+# Apart from the rest, as it is on an operator's machine.
+TEMPEST_VENV := .venv-tempest
+$(TEMPEST_VENV)/.installed: $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing Tempest and fpgapool into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[tempest]' hacking
+	@touch $@
+
+.PHONY: tempest-venv
+tempest-venv: $(TEMPEST_VENV)/.installed ## install Tempest with its plugin
+
+.PHONY: test-tempest
+test-tempest: openstack-venv tempest-venv ## run the plugin of Tempest; minutes
+	@echo "== testing a pool beside Nova with Tempest"
+	@$(BIN)/python -m pytest --capture=no tests/tempest
+
 .PHONY: test-walls
 test-walls: $(VENV)/.installed-test ## attack workers, on Debian's kernel, too; minutes
 	@echo "== attacking workers and desks on this machine's kernel"
@@ -321,9 +337,11 @@ sample-config: $(VENV)/.installed ## write the samples in etc/fpgapool
 # All that is in the first environment, and what only users of the other need.
 FREEZE := -m pip --disable-pip-version-check freeze --all --exclude pip \
     --exclude-editable
+ONLY_TEMPEST := defusedxml|fixtures|invoke|paramiko|PyNaCl|python-subunit
+ONLY_TEMPEST := $(ONLY_TEMPEST)|stestr|tempest|testtools|tomlkit|voluptuous
 .PHONY: constraints
 constraints: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed
-constraints: $(SPARK_VENV)/.installed
+constraints: $(SPARK_VENV)/.installed $(TEMPEST_VENV)/.installed
 constraints: ## write the installed versions to constraints.txt
 	@{ echo "# Versions that all tests have passed with; install.rst says what"; \
 	    echo "# for. Written by 'make constraints', after 'make test-all'."; \
@@ -331,6 +349,8 @@ constraints: ## write the installed versions to constraints.txt
 	        $(OPENSTACK_VENV)/bin/python $(FREEZE) | grep '^pyuwsgi=='; \
 	        $(SPARK_VENV)/bin/python $(FREEZE) \
 	            | grep -E '^(pandas|py4j|pyarrow|pyspark)=='; \
+	        $(TEMPEST_VENV)/bin/python $(FREEZE) \
+	            | grep -E '^($(ONLY_TEMPEST))=='; \
 	    } | LC_ALL=C sort --ignore-case; } >constraints.txt
 	@echo "wrote constraints.txt"
 

@@ -191,6 +191,15 @@ def plan(settings: Settings) -> list[Job]:
             ),
         ]
         after = (*after, "install-deploy", "deploy")
+        jobs += [
+            _make("install-tempest", "tempest-venv", ("world",), after=after),
+            settings.tests(
+                "tempest",
+                "tests/tempest",
+                needs=("install-tempest", "install-openstack", "servers"),
+            ),
+        ]
+        after = (*after, "install-tempest", "tempest")
         jobs.append(
             settings.tests(
                 "alone",

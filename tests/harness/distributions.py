@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
-PACKAGES = ("fpgapool", "fpgapool_nova_filters")
+PACKAGES = ("fpgapool", "fpgapool_nova_filters", "fpgapool_tempest_plugin")
 BUILD_FILES = (
     "LICENSE",
     "README.md",

@@ -7,7 +7,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
-PACKAGES = ("fpgapool", "fpgapool_nova_filters")
+PACKAGES = ("fpgapool", "fpgapool_nova_filters", "fpgapool_tempest_plugin")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -123,6 +123,8 @@ ONLY_IN = {
     "pyspark": "fpgapool.spark",
 }
 NOVA_SIDE = frozenset({"keystoneauth1", "nova"})
+#: Of the product, the plugin uses what programs use.
+TEMPEST_SIDE = frozenset({"keystoneauth1", "oslo_config", "tempest"})
 #: What stands beside the product, and is not installed.
 BESIDE = frozenset({"demo", "reproduction", "tests"})
 #: Concurrency in this project is threads.
@@ -194,6 +196,17 @@ def _problem_in_nova_filters(item: imports.Import) -> str | None:
     return "nova, keystoneauth1, oslo and itself only"
 
 
+def _problem_in_tempest_plugin(item: imports.Import) -> str | None:
+    root = item.target.split(".")[0]
+    if root == "fpgapool":
+        is_client = _within(item.target, frozenset({"fpgapool.client"}))
+        return None if is_client else "only the client library of fpgapool"
+    known = TEMPEST_SIDE | sys.stdlib_module_names
+    if root in known or root == "fpgapool_tempest_plugin":
+        return None
+    return "tempest, keystoneauth1, oslo.config and itself only"
+
+
 def _problem(item: imports.Import) -> str | None:
     root = item.target.split(".")[0]
     if root in BESIDE:
@@ -202,6 +215,8 @@ def _problem(item: imports.Import) -> str | None:
         return "concurrency is threads"
     if item.importer.split(".")[0] == "fpgapool_nova_filters":
         return _problem_in_nova_filters(item)
+    if item.importer.split(".")[0] == "fpgapool_tempest_plugin":
+        return _problem_in_tempest_plugin(item)
     return _problem_in_fpgapool(item)
 
 
@@ -265,6 +280,7 @@ def test_planted_circle_is_found(
 def test_every_module_is_looked_at() -> None:
     found = set(imports.Tree(ROOT).paths)
     assert {"fpgapool", "fpgapool.version", "fpgapool_nova_filters"} <= found
+    assert "fpgapool_tempest_plugin.plugin" in found
     assert {"fpgapool.core.state", "fpgapool.agent.worker"} <= found
 
 
@@ -348,6 +364,14 @@ PLANTED = {
         "../fpgapool_nova_filters/a.py",
         "import requests",
     ),
+    "Tempest's plugin to the rest of fpgapool": (
+        "../fpgapool_tempest_plugin/a.py",
+        "from fpgapool.vocabulary import codes",
+    ),
+    "Tempest's plugin to others": (
+        "../fpgapool_tempest_plugin/a.py",
+        "import openstack",
+    ),
 }
 
 INNOCENT = {
@@ -363,6 +387,8 @@ INNOCENT = {
     "db/b.py": "from fpgapool.vocabulary import codes\nimport sqlalchemy",
     "../fpgapool_nova_filters/b.py": "from nova.scheduler import filters\n"
     "from oslo_config import cfg",
+    "../fpgapool_tempest_plugin/b.py": "from fpgapool import client\n"
+    "from tempest import test",
 }
 
 
