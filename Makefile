@@ -196,6 +196,28 @@ test-spark: spark-venv ## test fpgapool.spark with real executors; minutes
 	@echo "== testing fpgapool.spark"
 	@$(SPARK_VENV)/bin/python -m pytest tests/spark
 
+# The release before, with the versions that its own tests passed with. Its
+# tests come, too: its clients are theirs.
+OLD_VENV := .venv-old-release
+$(OLD_VENV)/.installed: tests/functional/system/old_release
+$(OLD_VENV)/.installed: | $(VENV)/.installed-test
+	@tools/create-venv $(@D)
+	@$(BIN)/python -m tests.harness.releases $(@D)/src
+	@echo "== installing the release before into $(@D)"
+	@PBR_VERSION=1.0.0 $(@D)/bin/python $(PIP_INSTALL) \
+	    --constraint $(@D)/src/constraints.txt gunicorn 'psycopg[binary]' \
+	    --editable '$(@D)/src[allinone,cli,mysql,postgresql]'
+	@touch $@
+
+.PHONY: old-release
+old-release: $(OLD_VENV)/.installed ## install the release before beside this one
+
+.PHONY: test-upgrade
+test-upgrade: openstack-venv old-release
+test-upgrade: ## upgrade a pool under load, and back; 20 minutes
+	@echo "== upgrading a pool under load"
+	@$(BIN)/python -m pytest tests/upgrade --capture=no
+
 .PHONY: test-walls
 test-walls: $(VENV)/.installed-test ## attack workers, on Debian's kernel, too; minutes
 	@echo "== attacking workers and desks on this machine's kernel"

@@ -179,6 +179,15 @@ def plan(settings: Settings) -> list[Job]:
             ),
         ]
         after = (*after, "install-spark", "spark")
+        jobs += [
+            _make("install-old", "old-release", ("world",), after=after),
+            settings.tests(
+                "upgrade",
+                "tests/upgrade",
+                needs=("install-old", "install-openstack", "servers"),
+            ),
+        ]
+        after = (*after, "install-old", "upgrade")
         jobs.append(
             settings.tests(
                 "alone",
