@@ -44,7 +44,6 @@ _OPTIONS: clouds.Options = {
         "resume_grace_s": 30,
         "idle_timeout_s": jobs.IDLE_TIMEOUT_S,
     },
-    "quotas": {"sessions": -1},
 }
 
 

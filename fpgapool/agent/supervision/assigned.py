@@ -114,7 +114,7 @@ class Assigned:
     def save(self, path: str, run: str) -> None:
         """Record it.
 
-        :param run: of the worker; see :func:`run_of`.
+        :param run: of the worker; see :func:`.processes.run_of`.
         """
         line = json.dumps({**dataclasses.asdict(self), "run": run}).encode()
         try:
@@ -125,18 +125,6 @@ class Assigned:
                 os.close(fd)
         except OSError as error:
             LOG.error("Cannot record an assignment in %s: %s", path, error)
-
-
-def run_of(pid: int) -> str:
-    """Name a process, otherwise than others that have had its number."""
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        # Where /proc hides workers (hidepid), the number has to do.
-        return str(pid)
-    # The name of the command, in brackets, may have spaces.
-    started_ticks = stat.rpartition(")")[2].split()[19]
-    return f"{pid} {started_ticks}"
 
 
 def load(path: str, run: str) -> Assigned | None:

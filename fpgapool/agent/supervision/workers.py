@@ -185,7 +185,7 @@ class _WorkerProcess(children.Child):
         :func:`_made_for`.
     :ivar stale: whether it has a different digest, or has served a group.
     :ivar assigned: its last assignment; None if it is not known yet.
-    :ivar run: see :func:`.assigned.run_of`.
+    :ivar run: see :func:`.processes.run_of`.
     :ivar is_new: whether this agent has started it and not yet reached it.
     :ivar may: how often it may still do what it does only after an order.
     :ivar holds: whether its last status has a holder.
@@ -419,7 +419,7 @@ class Workers(children.Keeper[_WorkerProcess]):
     def _greet(self, child: _WorkerProcess) -> None:
         child.reported_idle = child.holds = False
         child.may.update(_ONCE)
-        child.run = assigned.run_of(child.pid)
+        child.run = processes.run_of(child.pid)
         if child.is_new:
             child.is_new = False
             self._record(child, assigned.Assigned())

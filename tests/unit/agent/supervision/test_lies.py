@@ -16,6 +16,7 @@ from fpgapool.agent.slots import orders
 from fpgapool.agent.supervision import assigned
 from fpgapool.agent.supervision import children
 from fpgapool.agent.supervision import link as links
+from fpgapool.agent.supervision import processes
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from tests.unit.agent import factories
@@ -443,16 +444,17 @@ def test_a_worker_is_not_measured_by_the_record_of_another(site, tmp_path):
     other.say(**status(8))
     assert not other.is_killed
     assert other.table.holders()[KEY].session_id == "session-8"
+    other.child.link.close()
     other.worker_end.close()
 
 
 def test_a_run_is_not_only_a_number():
-    runs = {assigned.run_of(one) for one in (os.getpid(), os.getppid())}
+    runs = {processes.run_of(one) for one in (os.getpid(), os.getppid())}
     assert len(runs) == 2
     assert all(len(one.split()) == 2 for one in runs)
-    assert assigned.run_of(os.getpid()) == assigned.run_of(os.getpid())
+    assert processes.run_of(os.getpid()) == processes.run_of(os.getpid())
     # Nothing has this number, and nothing can be read of it.
-    assert assigned.run_of(2**22 + 1) == str(2**22 + 1)
+    assert processes.run_of(2**22 + 1) == str(2**22 + 1)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"generation": "x"}'])
