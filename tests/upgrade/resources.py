@@ -76,10 +76,12 @@ class Resources:
             chaos_pool.declaration_of(jobs.PACED, jobs.PACED_BYTES_PER_S),
             "medium",
         )
-        self._bring(chaos_pool.declaration_of(_SEALED), pools.SHELF_SHAPE)
-        self._bring(
-            chaos_pool.declaration_of(_DRAFT), "medium", approved=False
-        )
+        for name, shape in ((_SEALED, pools.SHELF_SHAPE), (_DRAFT, "medium")):
+            declared = {
+                **chaos_pool.declaration_of(jobs.PACED),
+                "name": name,
+            }
+            self._bring(declared, shape, approved=name != _DRAFT)
         for name, accelerator in grouptasks.GROUPS.items():
             self.groups[name] = self._make_group(name, accelerator)
         self._make_group(_KEPT_GROUP, "copy", most=1)
@@ -182,7 +184,7 @@ class Resources:
                 path,
                 "session",
                 *("state", "accelerator", "application", "project_id"),
-                *("claimed_bytes", "created_at"),
+                "claimed_bytes",
             )
 
     def differences(self) -> list[str]:

@@ -175,11 +175,12 @@ class Run:
         self._crowd = Crowd(
             self.pool, self._old, self.resources.groups, [*sockets, *apis]
         )
+        # Before the others: so large claims come last in the queue.
+        waiting.wait_until(
+            lambda: all(one.pieces for one in self._witnesses),
+            lambda: f"sessions: {[one.pieces for one in self._witnesses]}",
+        )
         with self._crowd:
-            waiting.wait_until(
-                lambda: all(one.pieces for one in self._witnesses),
-                lambda: f"sessions: {[one.pieces for one in self._witnesses]}",
-            )
             yield
             if not self._crowd.pause(chaos_run.QUIET_LIMIT_S):
                 self._problem("clients do not come to an end")

@@ -62,6 +62,7 @@ def say(
     def print_now(text: str) -> None:
         with capsys.disabled():
             sys.stdout.write(f"{text}\n")
+            sys.stdout.flush()
 
     return print_now
 
