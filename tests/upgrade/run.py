@@ -100,6 +100,11 @@ class Witness:
     def pieces(self) -> int:
         return int(self.told["pieces"])
 
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+
     def end(self) -> str:
         """Have it end; :returns: what is wrong, empty if nothing is."""
         assert self._process.stdin is not None
@@ -176,12 +181,11 @@ class Run:
         self._crowd = Crowd(
             self.pool, self._old, self.resources.groups, [*sockets, *apis]
         )
-        # Before the others: so large claims come last in the queue.
-        waiting.wait_until(
-            lambda: all(one.pieces for one in self._witnesses),
-            lambda: f"sessions: {[one.told for one in self._witnesses]}",
-        )
-        with self._crowd:
+        with contextlib.ExitStack() as stack:
+            for one in self._witnesses:
+                stack.callback(one.kill)
+            self._await_witnesses()
+            stack.enter_context(self._crowd)
             yield
             if not self._crowd.pause(chaos_run.QUIET_LIMIT_S):
                 self._problem("clients do not come to an end")
@@ -189,6 +193,13 @@ class Run:
                 if problem := one.end():
                     self._problem(problem)
             self._judge("the end")
+
+    def _await_witnesses(self) -> None:
+        # Before the others: so large claims come last in the queue.
+        waiting.wait_until(
+            lambda: all(one.pieces for one in self._witnesses),
+            lambda: f"sessions: {[one.told for one in self._witnesses]}",
+        )
 
     # The steps.
 
