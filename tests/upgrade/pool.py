@@ -11,6 +11,8 @@ import secrets
 import typing
 
 from fpgapool.common.messaging import signing
+from fpgapool.rpcapi import agent
+from fpgapool.rpcapi import conductor
 from tests.chaos import jobs
 from tests.functional.api import harness as api_harness
 from tests.harness import cloud as clouds
@@ -21,6 +23,7 @@ from tests.unit.bitstreams import samples
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Mapping
 
     from tests.services import keystone as keystone_service
 
@@ -36,6 +39,8 @@ HOSTS = (
 
 #: As release 1.0.0 sends and understands messages.
 PINS = {"agent": "1.0", "conductor": "1.0"}
+#: With these, services send stamps and also accept messages without them.
+BRIDGE = {"agent": agent.VERSION, "conductor": conductor.VERSION}
 _PINS_SECTION = "upgrade_levels"
 
 _OPTIONS: clouds.Options = {
@@ -160,10 +165,12 @@ class Pool(clouds.Cloud):
         """A server of the API that runs."""
         return next(one for one in self.apis if one.running)
 
-    def pin(self, pinned: bool) -> None:
+    def pin(self, pins: Mapping[str, str]) -> None:
         """Write into all files which messages services send.
 
         It has an effect when they are started next.
+
+        :param pins: what ``[upgrade_levels]`` has; nothing of it if empty.
         """
         for daemon in self.daemons():
             parser = configparser.ConfigParser(
@@ -171,8 +178,8 @@ class Pool(clouds.Cloud):
             )
             parser.read(daemon.config_path)
             parser.remove_section(_PINS_SECTION)
-            if pinned:
-                parser[_PINS_SECTION] = PINS
+            if pins:
+                parser[_PINS_SECTION] = pins
             with daemon.config_path.open("w") as file:
                 parser.write(file)
 
@@ -196,13 +203,6 @@ class Pool(clouds.Cloud):
             ),
             lambda: f"all hosts are up: {self.host_states()}",
         )
-
-    def running_releases(self) -> dict[str, bool]:
-        """Return which services run the present release, by name."""
-        return {
-            daemon.name: daemon.release == processes.PRESENT
-            for daemon in self.all_daemons()
-        }
 
 
 _numbers = itertools.count(1)

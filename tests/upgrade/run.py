@@ -206,16 +206,20 @@ class Run:
     def _upgrade(self) -> None:
         pool, new = self.pool, processes.PRESENT
         self._step("fpgapool-manage db sync", self._sync)
-        pool.pin(True)
+        pool.pin(pools.PINS)
         for daemon in pool.all_daemons():
             self._exchange(f"new {_kind(daemon)}", daemon, new)
-        pool.pin(False)
+        pool.pin(pools.BRIDGE)
+        self._exchange_kinds("newest pins: ", new)
+        pool.pin({})
         self._exchange_kinds("without pins: ", new)
 
     def _go_back(self) -> None:
         pool = self.pool
-        pool.pin(True)
-        self._exchange_kinds("pinned: ", processes.PRESENT)
+        pool.pin(pools.BRIDGE)
+        self._exchange_kinds("newest pins: ", processes.PRESENT)
+        pool.pin(pools.PINS)
+        self._exchange_kinds("old pins: ", processes.PRESENT)
         for daemon in reversed([*pool.all_daemons()]):
             self._exchange(f"old {_kind(daemon)}", daemon, self._old)
 
