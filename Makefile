@@ -206,8 +206,11 @@ $(DEPLOY_VENV)/.installed: $(DEPLOY_REQUIREMENTS) $(REQUIREMENTS)
 	    --editable '.[allinone,cli,mysql]'
 	@touch $@
 
+.PHONY: deploy-venv
+deploy-venv: $(DEPLOY_VENV)/.installed ## install Ansible and Helm
+
 .PHONY: test-deploy
-test-deploy: $(DEPLOY_VENV)/.installed $(OPENSTACK_VENV)/.installed services
+test-deploy: deploy-venv $(OPENSTACK_VENV)/.installed services
 test-deploy: ## test the chart, the role and the collection of deploy/; minutes
 	@echo "== testing deploy/"
 	@$(DEPLOY_VENV)/bin/python -m pytest tests/deploy
@@ -227,6 +230,28 @@ tempest-venv: $(TEMPEST_VENV)/.installed ## install Tempest with its plugin
 test-tempest: openstack-venv tempest-venv ## run the plugin of Tempest; minutes
 	@echo "== testing a pool beside Nova with Tempest"
 	@$(BIN)/python -m pytest --capture=no tests/tempest
+
+# The release before, with the versions that its own tests passed with. Its
+# tests come, too: its clients are theirs.
+OLD_VENV := .venv-old-release
+$(OLD_VENV)/.installed: tests/functional/system/old_release
+$(OLD_VENV)/.installed: | $(VENV)/.installed-test
+	@tools/create-venv $(@D)
+	@$(BIN)/python -m tests.harness.releases $(@D)/src
+	@echo "== installing the release before into $(@D)"
+	@PBR_VERSION=1.0.0 $(@D)/bin/python $(PIP_INSTALL) \
+	    --constraint $(@D)/src/constraints.txt gunicorn 'psycopg[binary]' \
+	    --editable '$(@D)/src[allinone,cli,mysql,postgresql]'
+	@touch $@
+
+.PHONY: old-release
+old-release: $(OLD_VENV)/.installed ## install the release before beside this one
+
+.PHONY: test-upgrade
+test-upgrade: openstack-venv old-release
+test-upgrade: ## upgrade a pool under load, and back; 20 minutes
+	@echo "== upgrading a pool under load"
+	@$(BIN)/python -m pytest tests/upgrade --capture=no
 
 .PHONY: test-walls
 test-walls: $(VENV)/.installed-test ## attack workers, on Debian's kernel, too; minutes

@@ -10,7 +10,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import threading
 import types
 import typing
@@ -47,8 +46,10 @@ class Program:
         settings: clients.Settings | grouptasks.Settings,
         tell: Callable[[dict[str, typing.Any]], None],
     ) -> None:
+        #: Whose client library it uses.
+        self.release = processes.PRESENT
         self._module = module
-        self._settings = settings
+        self.settings = settings
         self._tell = tell
         self._rounds = 0
         self._process: subprocess.Popen[str] | None = None
@@ -68,16 +69,16 @@ class Program:
     def start(self) -> None:
         """Start it, with clients that do other things than before."""
         self._rounds += 1
-        seed = f"{self._settings.seed} {self._rounds}"
-        settings = dataclasses.replace(self._settings, seed=seed)
+        seed = f"{self.settings.seed} {self._rounds}"
+        settings = dataclasses.replace(self.settings, seed=seed)
         self._process = subprocess.Popen(
             [
-                sys.executable,
+                self.release.python,
                 "-m",
                 self._module.__name__,
                 json.dumps(dataclasses.asdict(settings)),
             ],
-            cwd=processes.ROOT,
+            cwd=self.release.tree,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -146,7 +147,7 @@ class Crowd:
     PROGRAMS = 4
     #: Programs that use groups, in one more process.
     GROUP_CLIENTS = 6
-    #: Clients of one more process, which is killed all the time.
+    #: Clients of one more process, which is killed all the time, if any.
     VICTIMS = 4
 
     def __init__(
@@ -158,11 +159,16 @@ class Crowd:
         groups: dict[str, str],
     ) -> None:
         self._rng = random.Random(seed)
-        self._victims = Program(
-            clients,
-            clients.Settings(f"{seed} victims", self.VICTIMS, doors, token),
-            self._take,
-        )
+        self._victims = [
+            Program(
+                clients,
+                clients.Settings(
+                    f"{seed} victims", self.VICTIMS, doors, token
+                ),
+                self._take,
+            )
+            for _ in range(min(self.VICTIMS, 1))
+        ]
         self._over = threading.Event()
         self._killing = threading.Lock()
         self._killer = threading.Thread(target=self._kill_victims)
@@ -208,7 +214,7 @@ class Crowd:
         )
 
     def __enter__(self) -> Crowd:
-        for program in (*self.programs, self._victims):
+        for program in (*self.programs, *self._victims):
             program.start()
         self._killer.start()
         return self
@@ -216,15 +222,16 @@ class Crowd:
     def __exit__(self, *exc_info: object) -> None:
         self._over.set()
         self._killer.join()
-        for program in (*self.programs, self._victims):
+        for program in (*self.programs, *self._victims):
             program.kill()
 
     def _kill_victims(self) -> None:
         while not self._over.wait(self._rng.uniform(*_VICTIM_LIVES_S)):
             with self._killing:
-                if self._victims.running:
-                    self._victims.kill()
-                    self._victims.start()
+                for program in self._victims:
+                    if program.running:
+                        program.kill()
+                        program.start()
 
     def _take(self, told: dict[str, typing.Any]) -> None:
         event = told.pop("event")
@@ -290,7 +297,8 @@ class Crowd:
     def pause(self, limit_s: float) -> bool:
         """Have all clients end what they do, and wait for that."""
         with self._killing:
-            self._victims.kill()
+            for program in self._victims:
+                program.kill()
         with self._changed:
             self._paused = 0
         for program in self.programs:
@@ -304,4 +312,5 @@ class Crowd:
         for program in self.programs:
             program.say("go")
         with self._killing:
-            self._victims.start()
+            for program in self._victims:
+                program.start()

@@ -7,8 +7,6 @@ from __future__ import annotations
 import configparser
 import pathlib
 import secrets
-import subprocess
-import sys
 import time
 import typing
 
@@ -49,8 +47,6 @@ LEASE_S = 3
 _CACHE_BYTES = 3_000
 _TEXT_LENGTH = 900
 
-_AUDIT_LIMIT_S = 60
-
 _OPTIONS: clouds.Options = {
     "conductor": {
         "report_timeout_s": REPORT_TIMEOUT_S,
@@ -75,7 +71,7 @@ _OPTIONS: clouds.Options = {
 }
 
 
-def _declaration(
+def declaration_of(
     name: str, peak_bytes_per_s: float = 1e9
 ) -> dict[str, typing.Any]:
     return {
@@ -238,8 +234,8 @@ class Pool(clouds.Cloud):
         super().start()
         self.api.start()
         for name in jobs.TENANT_BITSTREAMS:
-            self.api.bring(_declaration(name))
-        self.api.bring(_declaration(jobs.PACED, jobs.PACED_BYTES_PER_S))
+            self.api.bring(declaration_of(name))
+        self.api.bring(declaration_of(jobs.PACED, jobs.PACED_BYTES_PER_S))
         self._groups_since_s = time.monotonic()
         for name, accelerator in grouptasks.GROUPS.items():
             wanted = {
@@ -340,20 +336,7 @@ class Pool(clouds.Cloud):
 
         :returns: what it found; empty if all say the same.
         """
-        done = subprocess.run(
-            [
-                sys.executable,
-                *("-m", "fpgapool.cmd.manage"),
-                *("--config-file", str(self.conductor.config_path)),
-                "audit",
-            ],
-            env=self.conductor.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_AUDIT_LIMIT_S,
-            check=False,
-        )
+        done = self.command("manage", "audit")
         return f"audit: {done.stdout}" if done.returncode else ""
 
     def ensure_running(self) -> None:

@@ -15,12 +15,20 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 _OPENSTACK_VENV = ".venv-openstack"
-_SPARK_VENV = ".venv-spark"
-_DEPLOY_VENV = ".venv-deploy"
 
 #: Versions of libraries with which unit tests pass, besides the newest ones:
 #: each has an environment.
 _VERSIONS = ("2026.1", "lowest")
+
+#: Folders of tests that have an installation of their own: what makes it, and
+#: the interpreter, if it is another one.
+_APART = (
+    ("ui", "browser", ""),
+    ("spark", "spark-venv", ".venv-spark/bin/python"),
+    ("deploy", "deploy-venv", ".venv-deploy/bin/python"),
+    ("tempest", "tempest-venv", ""),
+    ("upgrade", "old-release", ""),
+)
 
 #: What the simulator of whole pools plays: about a minute.
 WORLD = ("--kept", "--bugs", "--seeds=1:12")
@@ -161,45 +169,18 @@ def plan(settings: Settings) -> list[Job]:
                 ),
             ]
             after = (*after, install, tests)
-        jobs += [
-            _make("install-browser", "browser", ("world",), after=after),
-            settings.tests(
-                "ui",
-                "tests/ui",
-                needs=("install-browser", "install-openstack", "servers"),
-            ),
-        ]
-        after = (*after, "install-browser", "ui")
-        jobs += [
-            _make("install-spark", "spark-venv", ("world",), after=after),
-            settings.tests(
-                "spark",
-                "tests/spark",
-                python=f"{_SPARK_VENV}/bin/python",
-                needs=("install-spark",),
-            ),
-        ]
-        after = (*after, "install-spark", "spark")
-        installed = f"{_DEPLOY_VENV}/.installed"
-        jobs += [
-            _make("install-deploy", installed, ("world",), after=after),
-            settings.tests(
-                "deploy",
-                "tests/deploy",
-                python=f"{_DEPLOY_VENV}/bin/python",
-                needs=("install-deploy", "install-openstack", "servers"),
-            ),
-        ]
-        after = (*after, "install-deploy", "deploy")
-        jobs += [
-            _make("install-tempest", "tempest-venv", ("world",), after=after),
-            settings.tests(
-                "tempest",
-                "tests/tempest",
-                needs=("install-tempest", "install-openstack", "servers"),
-            ),
-        ]
-        after = (*after, "install-tempest", "tempest")
+        for name, target, python in _APART:
+            install = f"install-{name}"
+            jobs += [
+                _make(install, target, ("world",), after=after),
+                settings.tests(
+                    name,
+                    f"tests/{name}",
+                    python=python or settings.python,
+                    needs=(install, "install-openstack", "servers"),
+                ),
+            ]
+            after = (*after, install, name)
         jobs.append(
             settings.tests(
                 "alone",

@@ -10,7 +10,6 @@ import dataclasses
 import itertools
 import pathlib
 import subprocess
-import sys
 import types
 import typing
 from collections.abc import Iterable
@@ -33,7 +32,7 @@ OTHER_PROJECT = "project-b"
 CHUNK_BYTES = 64 * 1024
 WINDOW_CHUNKS = 8
 
-_SYNC_LIMIT_S = 60
+_COMMAND_LIMIT_S = 60
 _LOG_TAIL_LINES = 60
 
 _cloud_numbers = itertools.count(1)
@@ -202,7 +201,7 @@ class Cloud:
     :param options: for all daemons, over the defaults.
     :param hurried: the defaults are those of this module, with short time
         limits; otherwise they are those that operators get.
-    :param trees: where the code of daemons is, if not here, by their modules.
+    :param releases: of daemons that are not of the present one, by modules.
     :param variables: what all of them find in their environment.
     """
 
@@ -216,7 +215,7 @@ class Cloud:
         conductors: int = 1,
         options: Options | None = None,
         hurried: bool = True,
-        trees: Mapping[str, pathlib.Path] = types.MappingProxyType({}),
+        releases: Mapping[str, processes.Release] = types.MappingProxyType({}),
         variables: Mapping[str, str] = types.MappingProxyType({}),
     ) -> None:
         self.transport_url = transport_url
@@ -242,8 +241,7 @@ class Cloud:
         }
         for daemon in self.daemons():
             daemon.variables.update(variables)
-            if daemon.module in trees:
-                daemon.variables["PYTHONPATH"] = str(trees[daemon.module])
+            daemon.release = releases.get(daemon.module, daemon.release)
         self._write_configuration(options or {}, hurried)
         self._database = db_api.Database(database_url)
 
@@ -307,20 +305,28 @@ class Cloud:
         self.wait_ready()
 
     def _sync_database(self) -> None:
-        subprocess.run(
+        done = self.command("manage", "db", "sync")
+        assert done.returncode == 0, done.stdout
+
+    def command(
+        self, name: str, *arguments: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command of the operator's, of the first conductor's release.
+
+        :param name: such as ``manage``, for ``fpgapool-manage``.
+        """
+        conductor = self.conductors[0]
+        return subprocess.run(
             [
-                sys.executable,
-                "-m",
-                "fpgapool.cmd.manage",
-                "--config-file",
-                str(self.conductors[0].config_path),
-                "db",
-                "sync",
+                *(conductor.release.python, "-m", f"fpgapool.cmd.{name}"),
+                *("--config-file", str(conductor.config_path), *arguments),
             ],
-            env=self.conductors[0].environment(),
-            stdout=subprocess.DEVNULL,
-            timeout=_SYNC_LIMIT_S,
-            check=True,
+            env=conductor.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_COMMAND_LIMIT_S,
+            check=False,
         )
 
     def stop(self) -> None:

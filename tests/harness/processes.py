@@ -26,6 +26,18 @@ _READ_ATTEMPTS = 100
 _READ_INTERVAL_S = 0.01
 
 
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """Where the code of a release is, and what runs it."""
+
+    python: str
+    tree: pathlib.Path
+
+
+#: The code that is tested.
+PRESENT = Release(sys.executable, ROOT)
+
+
 class Daemon(process.Service):
     """A command of the pool in a process group of its own.
 
@@ -41,6 +53,8 @@ class Daemon(process.Service):
     ) -> None:
         super().__init__(name, workspace)
         self.module = module
+        #: Whose code it runs, from its next start on.
+        self.release = PRESENT
         self._log_start = 0
         self.config_path = self.directory / "fpgapool.conf"
         #: What it finds in its environment besides what all daemons do.
@@ -53,7 +67,7 @@ class Daemon(process.Service):
         """Return the command line."""
         return [
             *self.prefix,
-            sys.executable,
+            self.release.python,
             "-m",
             *self.wrappers,
             self.module,
@@ -66,7 +80,7 @@ class Daemon(process.Service):
         return {
             **super().environment(),
             "HOME": str(self.directory),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(self.release.tree),
             "PYTHONUNBUFFERED": "1",
             **self.variables,
         }

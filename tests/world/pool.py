@@ -372,6 +372,8 @@ class Pool:
         self.desks: dict[kernels.Process, desk_service.Desk] = {}
         worker_process.exit_on_signals = self._began  # type: ignore
         processes.runs = self.system.runs
+        # No number is used again.
+        processes.run_of = str
         frontdoor.default_path = self._door
         self.agents = [
             self._agent(directory, number, slots)

@@ -4,7 +4,8 @@
 
 Whatever a worker says, it decides about nothing else. Workers outlive agents,
 so the next agent reads it from a file in the worker's own directory, where the
-worker cannot write.
+worker cannot write. The record names the run of the worker: agents of release
+1.0.0 write none, and leave the one of an earlier worker there.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _SHAPE = shapes.Members(
         "session_id": _TEXT,
         "project_id": _TEXT,
         "is_member": shapes.flag,
+        "run": shapes.text(),
     }
 )
 
@@ -109,8 +111,12 @@ class Assigned:
             is_stale=status.is_stale or (self.is_member and is_free),
         )
 
-    def save(self, path: str) -> None:
-        line = json.dumps(dataclasses.asdict(self)).encode()
+    def save(self, path: str, run: str) -> None:
+        """Record it.
+
+        :param run: of the worker; see :func:`.processes.run_of`.
+        """
+        line = json.dumps({**dataclasses.asdict(self), "run": run}).encode()
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -121,14 +127,18 @@ class Assigned:
             LOG.error("Cannot record an assignment in %s: %s", path, error)
 
 
-def load(path: str) -> Assigned | None:
-    """Return the recorded assignment; None if there is no record."""
+def load(path: str, run: str) -> Assigned | None:
+    """Return the recorded assignment; None if this worker has none."""
     try:
-        return Assigned(
-            **_SHAPE(json.loads(pathlib.Path(path).read_bytes()), "")
-        )
+        members = _SHAPE(json.loads(pathlib.Path(path).read_bytes()), "")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         LOG.error("Cannot read the assignment in %s: %s", path, error)
         return None
+    if members["run"] != run:
+        LOG.info("The assignment in %s is that of an earlier worker", path)
+        return None
+    return Assigned(
+        **{name: one for name, one in members.items() if name != "run"}
+    )

@@ -138,6 +138,18 @@ def how(exit_status: int | None) -> str:
     return signal.Signals(-exit_status).name
 
 
+def run_of(pid: int) -> str:
+    """Name a process, otherwise than others that have had its number."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        # Where /proc hides workers (hidepid), the number has to do.
+        return str(pid)
+    # The name of the command, in brackets, may have spaces.
+    started_ticks = stat.rpartition(")")[2].split()[19]
+    return f"{pid} {started_ticks}"
+
+
 def runs(pid: int, module: str) -> bool:
     """Whether a process runs a module, according to its command line."""
     try:

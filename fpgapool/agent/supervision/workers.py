@@ -187,6 +187,7 @@ class _WorkerProcess(children.Child):
         :func:`_made_for`.
     :ivar stale: whether it has a different digest, or has served a group.
     :ivar assigned: its last assignment; None if it is not known yet.
+    :ivar run: see :func:`.processes.run_of`.
     :ivar is_new: whether this agent has started it and not yet reached it.
     :ivar may: how often it may still do what it does only after an order.
     :ivar holds: whether its last status has a holder.
@@ -201,6 +202,7 @@ class _WorkerProcess(children.Child):
     made_for: str = ""
     stale: bool = False
     assigned: assigned.Assigned | None = None
+    run: str = ""
     is_new: bool = False
     may: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
@@ -381,7 +383,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         self, worker: _WorkerProcess, given: assigned.Assigned
     ) -> None:
         worker.assigned = given
-        given.save(_record_path(self._state_dir, worker.key))
+        given.save(_record_path(self._state_dir, worker.key), worker.run)
 
     def end(self, key: orders.Key, reason: str) -> None:
         """Kill a worker that does not follow its orders.
@@ -425,12 +427,13 @@ class Workers(children.Keeper[_WorkerProcess]):
     def _greet(self, child: _WorkerProcess) -> None:
         child.reported_idle = child.holds = False
         child.may.update(_ONCE)
+        child.run = processes.run_of(child.pid)
         if child.is_new:
             child.is_new = False
             self._record(child, assigned.Assigned())
         elif child.assigned is None:
             child.assigned = assigned.load(
-                _record_path(self._state_dir, child.key)
+                _record_path(self._state_dir, child.key), child.run
             )
         self._emit(child.key, table.SlotTable.worker_connected)
         self._ask_status(child)

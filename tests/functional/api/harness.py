@@ -8,7 +8,6 @@ import configparser
 import http.client
 import json
 import pathlib
-import sys
 import typing
 from collections.abc import Mapping
 
@@ -135,7 +134,7 @@ class Server(processes.Daemon):
     def command(self) -> list[str]:
         """Return the command line."""
         return [
-            sys.executable,
+            self.release.python,
             "-W",
             "ignore",
             "-m",
@@ -197,29 +196,41 @@ class Server(processes.Daemon):
         return self.ask("DELETE", path, token).status
 
     def bring(
-        self, declaration: Mapping[str, typing.Any], version: str = "1.0"
+        self,
+        declaration: Mapping[str, typing.Any],
+        version: str = "1.0",
+        *,
+        token: str = TOKEN,
+        approver: str = ADMIN_TOKEN,
+        **others: object,
     ) -> str:
-        """Upload a bitstream and have it approved; :returns: its id."""
+        """Upload a bitstream and have it approved; :returns: its id.
+
+        :param approver: a token, or empty: then it is not approved.
+        :param others: more members of the bitstream.
+        """
         members = {
             "accelerator": declaration["name"],
             "version": version,
             "format": "declaration",
             "shapes": ["medium"],
+            **others,
         }
         body = {"bitstream": members}
-        answer = self.ask("POST", "/v1/bitstreams", TOKEN, body)
+        answer = self.ask("POST", "/v1/bitstreams", token, body)
         assert answer.status == 201, answer
         bitstream_id = str(answer.document["bitstream"]["id"])
         path = f"/v1/bitstreams/{bitstream_id}"
         data = json.dumps(declaration).encode()
         octets = "application/octet-stream"
         answer = self.ask(
-            "PUT", f"{path}/file", TOKEN, data, content_type=octets
+            "PUT", f"{path}/file", token, data, content_type=octets
         )
         assert answer.status == 200, answer
-        approve = {"approve": {}}
-        answer = self.ask("POST", f"{path}/approve", ADMIN_TOKEN, approve)
-        assert answer.status == 200, answer
+        if approver:
+            approve = {"approve": {}}
+            answer = self.ask("POST", f"{path}/approve", approver, approve)
+            assert answer.status == 200, answer
         return bitstream_id
 
     def wait(

@@ -13,6 +13,7 @@ import pytest
 from tests.harness import cloud as clouds
 from tests.harness import processes
 from tests.harness import programs
+from tests.harness import releases
 
 # In the gate: tests/unit/recorded.
 pytestmark = pytest.mark.long
@@ -26,37 +27,11 @@ print(agent.__file__, agent.VERSION, conductor.VERSION)
 """
 
 
-def git(*arguments: str) -> bytes:
-    return subprocess.run(
-        ["git", *arguments],
-        cwd=processes.ROOT,
-        check=True,
-        stdout=subprocess.PIPE,
-        timeout=LIMIT_S,
-    ).stdout
-
-
 @pytest.fixture(scope="module")
 def old_tree(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Give a directory with the product of the release before."""
-    # The oldest commit of a shallow clone adds all files.
-    if git("rev-parse", "--is-shallow-repository").strip() != b"false":
-        pytest.fail(
-            "this clone is shallow: run 'git fetch --unshallow --tags'"
-        )
-    lines = pathlib.Path(__file__).with_name("old_release").read_text()
-    name = lines.splitlines()[-1]
-    path = name.removeprefix("added:")
-    if path != name:
-        found = git("log", "--diff-filter=A", "--format=%H", "--", path)
-        name = found.decode().split()[-1]
     tree = tmp_path_factory.mktemp("old")
-    subprocess.run(
-        ["tar", "-x", "-C", str(tree)],
-        input=git("archive", name, "fpgapool"),
-        check=True,
-        timeout=LIMIT_S,
-    )
+    releases.unpack(tree, "fpgapool")
     return tree
 
 
@@ -80,7 +55,7 @@ def test_a_session_while_services_are_upgraded(
     cloud = make_cloud(
         clouds.HostPlan("board", slots=1),
         clouds.HostPlan("compute", slots=0),
-        trees={module: old_tree},
+        releases={module: processes.Release(sys.executable, old_tree)},
         options={
             "upgrade_levels": dict(
                 zip(("agent", "conductor"), versions, strict=True)

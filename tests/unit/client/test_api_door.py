@@ -245,6 +245,16 @@ def test_a_session_of_the_api_is_read_into_the_clients_view() -> None:
     assert view.SessionView.from_message(read) is read
 
 
+def test_a_session_of_the_api_of_release_1_0_0_is_read() -> None:
+    later = {"expected_wait_low_s", "expected_wait_high_s"}
+    shown = {name: SESSION[name] for name in SESSION.keys() - later}
+    read = view.SessionView.from_api({**shown, "id": "first"})
+    assert (read.session_id, read.expected_wait_low_s) == ("first", None)
+    del shown["revision"]
+    with pytest.raises(KeyError):
+        view.SessionView.from_api({**shown, "id": "first"})
+
+
 @pytest.mark.parametrize(
     ("wrong", "kind"),
     [

@@ -18,6 +18,7 @@ from fpgapool.agent.slots import orders
 from fpgapool.agent.supervision import assigned
 from fpgapool.agent.supervision import children
 from fpgapool.agent.supervision import link as links
+from fpgapool.agent.supervision import processes
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from tests.unit.agent import factories
@@ -406,15 +407,22 @@ def test_a_worker_that_does_not_exit_to_be_replaced_is_killed(site):
     site.child.pidfd = None
 
 
-def test_the_next_agent_knows_what_was_assigned(site, tmp_path):
-    site.assign(7)
+def inherited(tmp_path, pid):
+    """Return what the next agent has, to which a process is connected."""
     heir = Site.__new__(Site)
     test_workers.Site.__init__(heir, tmp_path)
     heir.table, heir.now = factories.make_table(), 0.0
     heir.supervisor._counts = metrics.Counts()
     heir.supervisor._emit = heir._emit
     heir.supervisor._workers[KEY] = heir.child
+    heir.child.pid = pid
     heir.supervisor._greet(heir.child)
+    return heir
+
+
+def test_the_next_agent_knows_what_was_assigned(site, tmp_path):
+    site.assign(7)
+    heir = inherited(tmp_path, site.child.pid)
     heir.say(**status(7))
     assert not heir.is_killed
     assert heir.table.holders()[KEY].session_id == "session-7"
@@ -430,15 +438,42 @@ def test_a_worker_of_an_older_agent_is_believed_once(site):
     assert site.child.assigned == assigned.Assigned(
         7, "session-7", factories.PROJECT
     )
-    assert assigned.load(str(site.own / "assigned")) == site.child.assigned
+    recorded = assigned.load(str(site.own / "assigned"), site.child.run)
+    assert recorded == site.child.assigned
     site.say(**status(8))
     assert site.is_killed
+
+
+def test_a_worker_is_not_measured_by_the_record_of_another(site, tmp_path):
+    """As after a downgrade and an upgrade: the agent between wrote none."""
+    site.child.pid = os.getpid()
+    site.supervisor._greet(site.child)
+    site.assign(7)
+    own = inherited(tmp_path, os.getpid())
+    own.say(**status(8))
+    assert own.is_killed
+    own.worker_end.close()
+    other = inherited(tmp_path, os.getppid())
+    other.say(**status(8))
+    assert not other.is_killed
+    assert other.table.holders()[KEY].session_id == "session-8"
+    other.child.link.close()
+    other.worker_end.close()
+
+
+def test_a_run_is_not_only_a_number():
+    runs = {processes.run_of(one) for one in (os.getpid(), os.getppid())}
+    assert len(runs) == 2
+    assert all(len(one.split()) == 2 for one in runs)
+    assert processes.run_of(os.getpid()) == processes.run_of(os.getpid())
+    # Nothing has this number, and nothing can be read of it.
+    assert processes.run_of(2**22 + 1) == str(2**22 + 1)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"generation": "x"}'])
 def test_a_damaged_record_is_none(tmp_path, text):
     (tmp_path / "assigned").write_text(text)
-    assert assigned.load(str(tmp_path / "assigned")) is None
+    assert assigned.load(str(tmp_path / "assigned"), "1 2") is None
 
 
 def test_a_record_replaces_a_longer_one(tmp_path):
@@ -447,8 +482,9 @@ def test_a_record_replaces_a_longer_one(tmp_path):
         assigned.Assigned(2**62, "s" * 64, "\x7f" * 255, True),
         assigned.Assigned(),
     ):
-        one.save(path)
-        assert assigned.load(path) == one
+        one.save(path, "1 2")
+        assert assigned.load(path, "1 2") == one
+        assert assigned.load(path, "1 3") is None
     assert (tmp_path / "assigned").stat().st_mode & 0o777 == 0o600
 
 
