@@ -8,6 +8,7 @@ each with its own host identity and state directory.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -43,6 +44,7 @@ from fpgapool.agent.supervision import processes
 from fpgapool.agent.supervision import workers
 from fpgapool.common import clock
 from fpgapool.common.channels import channel
+from fpgapool.common.messaging import context
 from fpgapool.common.messaging import rpc
 from fpgapool.common.monitoring import metrics
 from fpgapool.common.monitoring import ratelimit
@@ -50,6 +52,7 @@ from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
@@ -443,10 +446,37 @@ class Agent:
         slot = self.table.slot(key)
         before = slot.standing()
         effects = event(self.table, key, *arguments, self._clock.now())
-        self._counts.count_result(key, slot.last_result)
+        if self._counts.count_result(key, slot.last_result):
+            self._tell_end(key, slot.last_result)
         if slot.standing() != before:
             self._take_standing()
         self._carry_out(effects)
+
+    def _about(
+        self, key: orders.Key, generation: int
+    ) -> contextlib.AbstractContextManager[None]:
+        """Make the log lines of a block show an assignment's request."""
+        request = self.table.slot(key).request
+        if request is None or request.generation != generation:
+            # An earlier agent process received it.
+            return contextlib.nullcontext()
+        return context.serving(
+            carriers.request_id(request.request_id),
+            carriers.valid(request.carrier),
+        )
+
+    def _tell_end(
+        self, key: orders.Key, result: objects.SessionResult | None
+    ) -> None:
+        if result is not None and result.code not in codes.AS_WANTED:
+            with self._about(key, result.generation):
+                LOG.info(
+                    "Slot %s.%d: session %s is %s: %s",
+                    *key,
+                    result.session_id,
+                    result.state,
+                    result.code,
+                )
 
     # Effects, in the loop's thread.
 
@@ -504,13 +534,14 @@ class Agent:
 
     def _refuse(self, order: orders.ToWorker, objection: str) -> None:
         """Refuse to program a slot with an untrusted bitstream."""
-        self._untrusted_log.warning(
-            "Refused to program slot %s.%d with bitstream %s for %s: %s",
-            *order.key,
-            _bitstream_id(order) or order.members["bitstream"],
-            order.members["accelerator"],
-            objection,
-        )
+        with self._about(order.key, order.generation):
+            self._untrusted_log.warning(
+                "Refused to program slot %s.%d with bitstream %s for %s: %s",
+                *order.key,
+                _bitstream_id(order) or order.members["bitstream"],
+                order.members["accelerator"],
+                objection,
+            )
         self._happened(
             order.key,
             table.SlotTable.bitstream_failed,
@@ -531,12 +562,13 @@ class Agent:
             )
 
         def failed(message: str) -> None:
-            LOG.warning(
-                "Bitstream %s is unavailable for slot %s.%d: %s",
-                order.bitstream.bitstream_id,
-                *key,
-                message,
-            )
+            with self._about(key, generation):
+                LOG.warning(
+                    "Bitstream %s is unavailable for slot %s.%d: %s",
+                    order.bitstream.bitstream_id,
+                    *key,
+                    message,
+                )
             self._happened(
                 key,
                 table.SlotTable.bitstream_failed,

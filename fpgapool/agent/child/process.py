@@ -121,6 +121,20 @@ def _read(argument: str) -> str:
         return file.read()
 
 
+class _Request(logging.Filter):
+    """Adds the ID of the request that the process serves to log lines."""
+
+    request_id = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.request_id = self.request_id or "-"
+        return True
+
+
+#: Its ``request_id`` is shown in all log lines of this process.
+REQUEST = _Request()
+
+
 def _set_up_log(settings: child_settings.ChildSettings) -> None:
     stream, problem = sys.stderr, None
     if settings.log_file is not None:
@@ -140,9 +154,11 @@ def _set_up_log(settings: child_settings.ChildSettings) -> None:
         level=settings.log_level,
         format=(
             "%(asctime)s %(levelname)s %(name)s "
-            f"[{settings.log_name}] %(message)s"
+            f"[{settings.log_name} %(request_id)s] %(message)s"
         ),
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(REQUEST)
     lost_lines.count()
     if problem is not None:
         LOG.error(

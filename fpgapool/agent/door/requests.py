@@ -9,6 +9,7 @@ import typing
 from collections.abc import Mapping
 
 from fpgapool import objects
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session
@@ -119,5 +120,6 @@ def open_request(
         accelerator=accelerator(members),
         claimed_bytes=rules.check_size_bytes(members.get("size_bytes")),
         secret_sha256=secret_sha256,
+        carrier=carriers.valid(members.get("carrier")),
         **session.FIELDS.checked(members),
     )

@@ -37,6 +37,7 @@ from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.drivers import selftest
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 
@@ -255,6 +256,10 @@ class Worker:
         self._execute(self._machine.handle(event, time.monotonic()))
 
     def _execute(self, effects: list[state.Effect]) -> None:
+        order = self._machine.order
+        if order is not None:
+            # Lines about the slot's clean-up belong to it, too.
+            process.REQUEST.request_id = carriers.request_id(order.request_id)
         for effect in effects:
             match effect:
                 case state.Changed(soon):

@@ -75,6 +75,9 @@ class Serving(parts.Room):
         else:
             session = self._sessions.by_job[order.job_id]
             hold = self._begin_session(session, order.slot_id)
+        if LOG.isEnabledFor(logging.DEBUG):
+            with hold.about():
+                LOG.debug("%s gets slot %s", hold.public_id, hold.slot)
         hold.ordered_at = self._clock.now
         self.entered(hold)
         self._outbox.send(agent_orders.assign(hold, self._settings))
@@ -224,13 +227,14 @@ class Serving(parts.Room):
     def _lose(
         self, hold: holds.Hold, reason: str, *, tells_agent: bool
     ) -> None:
-        LOG.info(
-            "%s %s loses slot %s: %s",
-            hold.holder.kind.value.capitalize(),
-            hold.public_id,
-            hold.slot,
-            reason,
-        )
+        with hold.about():
+            LOG.info(
+                "%s %s loses slot %s: %s",
+                hold.holder.kind.value.capitalize(),
+                hold.public_id,
+                hold.slot,
+                reason,
+            )
         if tells_agent:
             self._outbox.send(agent_orders.release(hold, reason))
         self.forget(hold)
@@ -339,9 +343,12 @@ class Serving(parts.Room):
 
         :param yields: whether it queues after all waiting sessions.
         """
-        LOG.info(
-            "Session %s waits for another slot: %s", session.session_id, reason
-        )
+        with session.about():
+            LOG.info(
+                "Session %s waits for another slot: %s",
+                session.session_id,
+                reason,
+            )
         session.wait_again(reason, message or _WHY.get(reason, ""))
         # The wait timeout restarts: the session has had a slot.
         waited_s = self._clock.pool_time - session.arrival_s
