@@ -331,6 +331,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     as_json = "--json" in words
     # Messages must not mix with the output.
     messages = sys.stdout
+    request_id = None
     try:
         arguments = command_line.parse(words)
         as_json = arguments.json
@@ -357,6 +358,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = FAILURE
     except client.FpgapoolError as exc:
         failure, status = (exc.code, _with_options(exc.message)), FAILURE
+        request_id = exc.request_id
     except OSError as exc:
         failure, status = (codes.FILE_ERROR, _file_text(exc)), FAILURE
     else:
@@ -370,9 +372,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILURE if rejected else SUCCESS
     if as_json:
         error = dict(zip(("code", "message"), failure, strict=True))
+        if request_id is not None:
+            error["request_id"] = request_id
         print(json.dumps({"error": error}), file=messages, flush=True)
     else:
         text = f"{command_line.PROGRAM}: {': '.join(failure)}"
+        if request_id is not None:
+            text += f" ({request_id})"
         print(text, file=sys.stderr)
     return status
 

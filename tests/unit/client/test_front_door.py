@@ -311,5 +311,6 @@ def test_a_close_that_no_worker_confirmed_waits_for_the_next_agent(
     )
     message = told.result(TIMEOUT_S)
     assert message.pop("id") is not None
+    assert message.pop("request_id").startswith("req-")
     assert message == {"op": "close", **closed(confirmed=False)}
     door.close()
