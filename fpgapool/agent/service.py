@@ -188,6 +188,19 @@ class Agent:
         for one in groups:
             page.fill(agent_metrics.GROUPS, one, host, one.group_id)
 
+    def figures(self) -> dict[str, typing.Any]:
+        """Return the host in a few numbers, without waiting for anything."""
+        return {
+            "host": self._settings.host_name,
+            "leader_epoch": self.table.leader_epoch,
+            "slots": {
+                f"{device}.{number}": self.table.slot((device, number)).state
+                for device, number in self.table.slot_keys()
+            },
+            "clients": self._front_door.client_count,
+            "not_isolated": len(self.not_isolated),
+        }
+
     def _unlock(self) -> None:
         if self._lock_fd is not None:
             os.close(self._lock_fd)

@@ -42,9 +42,11 @@ from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.clients import nova
 from fpgapool.common import config
+from fpgapool.common import exception
 from fpgapool.common.messaging import context
 from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
+from fpgapool.common.monitoring import meditation
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.conf import cors as cors_conf
 from fpgapool.conf import quota as quota_conf
@@ -93,7 +95,22 @@ def load() -> middleware.Application:
     rpc.init(conf)
     backends = connect(conf, db_api.Database.from_conf(conf))
     app = build(conf, backends)
+    meditation.register_options(conf)
+    if conf.oslo_reports.file_event_handler:
+        # Signals belong to the web server.
+        app = middleware.AtFirst(app, lambda: _watch_file(conf, backends))
     return metrics.WithEndpoint(app, conf, backends.metrics)
+
+
+def _watch_file(conf: cfg.ConfigOpts, backends: calls.Backends) -> None:
+    try:
+        meditation.start(
+            conf,
+            lambda: {"waiting_requests": backends.waiting.count},
+            f"{PROGRAM}_{os.getpid()}",
+        )
+    except exception.ConfigurationError as error:
+        LOG.error("There will be no reports: %s", error)
 
 
 def connect(

@@ -19,10 +19,13 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence
 from types import FrameType
+from typing import Any
 from typing import Protocol
 
 from oslo_config import cfg
 from oslo_log import log as logging
+
+from fpgapool.common.monitoring import meditation
 
 LOG = logging.getLogger(__name__)
 
@@ -53,7 +56,8 @@ class Runner:
 
     SIGTERM and SIGINT stop the services cleanly; a second signal ends the
     process immediately. SIGHUP reloads the configuration and applies mutable
-    options, such as log levels.
+    options, such as log levels. SIGUSR2 prints a report of the process, with
+    the ``figures()`` of services that have them.
 
     :param on_reload: called after the configuration was reloaded.
     """
@@ -101,6 +105,11 @@ class Runner:
             self._waker.fileno(), warn_on_full_buffer=False
         )
         started: list[Service] = []
+        meditation.start(
+            self._conf,
+            lambda: _figures(services),
+            f"{self._conf.prog or 'fpgapool'}_{os.getpid()}",
+        )
         try:
             for service in services:
                 started.append(service)
@@ -167,6 +176,14 @@ class Runner:
             # A typo in a file must not end a running service.
             LOG.exception("Cannot reload the configuration")
         notify("READY=1")
+
+
+def _figures(services: Sequence[Service]) -> dict[str, Any]:
+    return {
+        type(one).__name__: one.figures()
+        for one in services
+        if hasattr(one, "figures")
+    }
 
 
 def _stop(services: list[Service]) -> None:

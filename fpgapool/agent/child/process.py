@@ -77,6 +77,8 @@ def main(
             os.setsid()
         except PermissionError:
             LOG.debug("already the leader of a process group")
+    # It asks the agent for a report; supervisors may send it to all processes.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     os.umask(0o077)
     _set_up_log(settings)
     return work(settings)

@@ -144,6 +144,10 @@ class Doorway:
         """Count a log line that a project causes; whether it may."""
         return not self._lines.wait_s(project_id)
 
+    @property
+    def client_count(self) -> int:
+        return len(self._clients)
+
     def client(self, number: int) -> Client | None:
         return self._clients.get(number)
 

@@ -74,6 +74,11 @@ class FrontDoor:
             ).operations(),
         }
 
+    @property
+    def client_count(self) -> int:
+        """The number of connected programs."""
+        return self._doorway.client_count
+
     def start(self) -> None:
         self._doorway.start()
 

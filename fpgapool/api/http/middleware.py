@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import ipaddress
 import json
@@ -81,6 +82,26 @@ class Middleware:
 
     def __init__(self, app: Application) -> None:
         self._app = app
+
+
+class AtFirst(Middleware):
+    """Does something once, when the first request comes.
+
+    Web servers fork after loading the application, and threads do not survive
+    that.
+    """
+
+    def __init__(self, app: Application, action: Callable[[], None]) -> None:
+        super().__init__(app)
+        self._actions = [action]
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        # Only one thread gets it.
+        with contextlib.suppress(IndexError):
+            self._actions.pop()()
+        return self._app(environ, start_response)
 
 
 class RequestId(Middleware):

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import pathlib
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import IO
@@ -105,10 +104,8 @@ def _places(args: argparse.Namespace) -> list[str]:
 def _streams(places: Iterable[str]) -> Iterator[tuple[str, IO[str]]]:
     for place in places:
         if place == STANDARD:
-            # It is read twice.
-            copy = tempfile.TemporaryFile("w+", errors="backslashreplace")
-            shutil.copyfileobj(sys.stdin, copy)
-            yield "standard input", copy
+            # A pipe cannot be read twice.
+            yield "standard input", io.StringIO(sys.stdin.read())
             continue
         path = pathlib.Path(place)
         for file in sorted(path.glob("*.log")) if path.is_dir() else [path]:
