@@ -37,6 +37,7 @@ from fpgapool.agent.host import monitor
 from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
+from fpgapool.agent.slots import traces
 from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import desks
 from fpgapool.agent.supervision import forks
@@ -107,6 +108,7 @@ class Agent:
         )
         # Each session with an untrusted bitstream would cause a log line.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
+        self._traces = traces.Traces()
         self.faults: dict[str, str | None] = {}
         self.not_isolated: list[str] = []
         self._server: typing.Any = None
@@ -459,8 +461,13 @@ class Agent:
         slot = self.table.slot(key)
         before = slot.standing()
         effects = event(self.table, key, *arguments, self._clock.now())
-        if self._counts.count_result(key, slot.last_result):
-            self._tell_end(key, slot.last_result)
+        result = slot.last_result
+        if self._counts.count_result(key, result) and result is not None:
+            self._traces.ended(key, result, slot.status, self._clock.now())
+            self._tell_end(key, result)
+        elif event is table.SlotTable.worker_prepared:
+            generation = typing.cast(int, arguments[0])
+            self._traces.prepared(key, generation, self._clock.now())
         if slot.standing() != before:
             self._take_standing()
         self._carry_out(effects)
@@ -479,9 +486,9 @@ class Agent:
         )
 
     def _tell_end(
-        self, key: orders.Key, result: objects.SessionResult | None
+        self, key: orders.Key, result: objects.SessionResult
     ) -> None:
-        if result is not None and result.code not in codes.AS_WANTED:
+        if result.code not in codes.AS_WANTED:
             with self._about(key, result.generation):
                 LOG.info(
                     "Slot %s.%d: session %s is %s: %s",
@@ -529,6 +536,9 @@ class Agent:
             if objection is not None:
                 self._refuse(order, objection)
                 return
+            request = self.table.slot(order.key).request
+            if request is not None:
+                self._traces.ordered(order.key, request, self._clock.now())
             self._counts.count_assign(
                 order.key,
                 order.generation,

@@ -26,6 +26,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpgapool.common.monitoring import meditation
+from fpgapool.common.monitoring import tracing
 
 LOG = logging.getLogger(__name__)
 
@@ -97,6 +98,11 @@ class Runner:
         # file that was truncated, standard error shows the line of code.
         if not faulthandler.is_enabled():
             faulthandler.enable(all_threads=False)
+        name = self._conf.prog or "fpgapool"
+        meditation.start(
+            self._conf, lambda: _figures(services), f"{name}_{os.getpid()}"
+        )
+        tracing.start(self._conf, name)
         previous = {
             number: signal.signal(number, self._on_signal)
             for number in _SIGNALS
@@ -105,11 +111,6 @@ class Runner:
             self._waker.fileno(), warn_on_full_buffer=False
         )
         started: list[Service] = []
-        meditation.start(
-            self._conf,
-            lambda: _figures(services),
-            f"{self._conf.prog or 'fpgapool'}_{os.getpid()}",
-        )
         try:
             for service in services:
                 started.append(service)
@@ -122,6 +123,7 @@ class Runner:
             self._stopping = True
             notify("STOPPING=1")
             _stop(started)
+            tracing.stop()
             for number, handler in previous.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(previous_fd)

@@ -107,6 +107,7 @@ def open_request(
     user_id: str,
     host_uuid: str,
     secret_sha256: str = "",
+    carrier: carriers.Carrier | None = None,
 ) -> objects.OpenRequest:
     """Check an ``open`` request and return it as an object.
 
@@ -120,6 +121,6 @@ def open_request(
         accelerator=accelerator(members),
         claimed_bytes=rules.check_size_bytes(members.get("size_bytes")),
         secret_sha256=secret_sha256,
-        carrier=carriers.valid(members.get("carrier")),
+        carrier=carrier,
         **session.FIELDS.checked(members),
     )

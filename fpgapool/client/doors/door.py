@@ -66,9 +66,11 @@ class Origin(NamedTuple):
     """What goes along with all messages of one request to the pool.
 
     :ivar request_id: appears in the log lines of all services.
+    :ivar traceparent: W3C's trace context; None: nobody traces the request.
     """
 
     request_id: str
+    traceparent: str | None = None
 
     @classmethod
     def new(cls) -> Self:
@@ -78,12 +80,20 @@ class Origin(NamedTuple):
     @property
     def members(self) -> dict[str, object]:
         """The members of each message to a front door."""
-        return {"request_id": self.request_id}
+        carrier = {carriers.TRACEPARENT: self.traceparent}
+        return {
+            "request_id": self.request_id,
+            **({"carrier": carrier} if self.traceparent else {}),
+        }
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers of each request to the API."""
-        return {carriers.REQUEST_ID_HEADER: self.request_id}
+        found = {
+            carriers.REQUEST_ID_HEADER: self.request_id,
+            carriers.TRACEPARENT: self.traceparent,
+        }
+        return {name: value for name, value in found.items() if value}
 
 
 class Door(Protocol):

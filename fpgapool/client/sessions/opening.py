@@ -18,6 +18,7 @@ from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
+from fpgapool.client import tracing
 from fpgapool.client.doors import asking
 from fpgapool.client.doors import door as doors
 from fpgapool.client.links import connection as connections
@@ -158,7 +159,10 @@ class _Opening:
 
     def run(self) -> sessions.Session:
         with errors.About(self._origin.request_id):
-            return self._run()
+            span = tracing.Span("acc_open")
+            self._origin = self._origin._replace(traceparent=span.traceparent)
+            with span:
+                return self._run()
 
     def _run(self) -> sessions.Session:
         try:

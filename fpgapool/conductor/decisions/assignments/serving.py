@@ -9,6 +9,7 @@ import dataclasses
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.common.monitoring import tracing
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import agent_orders
 from fpgapool.conductor.decisions.assignments import charging
@@ -96,6 +97,7 @@ class Serving(parts.Room):
         if not session.generation:
             self._counts.waits_s.observe(waited_s)
         session.skips = self._core.skips(session.job_id)
+        span = session.span_of_wait(self._clock.now)
         hold = self.hold_for_session(
             session,
             slot_id,
@@ -103,6 +105,8 @@ class Serving(parts.Room):
             self._bitstream(session.accelerator, slot_id),
         )
         hold.offer = _offer_for(hold)
+        span.end(self._clock.now, slot=str(hold.slot))
+        hold.carrier = tracing.within(session.carrier, span)
         return hold
 
     def _bitstream(

@@ -101,6 +101,9 @@ class Lives(parts.Room):
         """End a session; its slot must be released later."""
         now = self._clock.now
         was_queued = session.hold is None and session.live
+        if was_queued:
+            error = "" if code in codes.AS_WANTED else code
+            session.span_of_wait(now).end(now, error=error)
         session.finish(state, code, message, now, self._clock.pool_time)
         if was_queued:
             self._sessions.count_queued(session, -1)

@@ -17,6 +17,7 @@ from fpgapool.common import exception
 from fpgapool.common.messaging import context
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.common.monitoring import tallies
+from fpgapool.common.monitoring import tracing
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import parts
@@ -251,6 +252,10 @@ class Opening(parts.Room):
         future: effects.ViewFuture,
         error: admission.Rejected,
     ) -> None:
+        now, carrier = self._clock.now, carriers.valid(request.carrier)
+        tracing.begin(
+            "conductor queue", carrier.get(carriers.TRACEPARENT), now
+        ).end(now, error=error.code)
         with _about(request):
             LOG.info(
                 "Request %s of project %s refused: %s",

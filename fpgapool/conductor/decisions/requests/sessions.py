@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from fpgapool import objects
 from fpgapool.common.messaging import context
+from fpgapool.common.monitoring import tracing
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import holds
@@ -83,6 +84,7 @@ class SessionHold(holds.Hold):
         lose its slot; 0: no borders.
     :ivar is_left: whether its client is already waiting for another slot.
     :ivar failure: why the slot could not be prepared, for the session's owner.
+    :ivar carrier: what the order to the agent carries.
     """
 
     session: Session
@@ -91,6 +93,7 @@ class SessionHold(holds.Hold):
     quanta: int = 0
     is_left: bool = False
     failure: str = ""
+    carrier: carriers.Carrier = dataclasses.field(default_factory=dict)
     booked_bytes: tuple[int, int] = (0, 0)
 
     @property
@@ -164,7 +167,7 @@ class SessionHold(holds.Hold):
         return {
             **_ordered(self.session),
             "origin_host_uuid": self.session.host_uuid,
-            "carrier": self.session.carrier or None,
+            "carrier": self.carrier or self.session.carrier or None,
         }
 
 
@@ -266,6 +269,19 @@ class Session:
     def about(self) -> contextlib.AbstractContextManager[None]:
         """Make the log lines of a block show the session's request."""
         return context.serving(self.request_id, self.carrier)
+
+    def span_of_wait(self, now: float) -> tracing.Span:
+        """Begin the span of its wait for a slot, which ends now.
+
+        Only the begin of its first wait is known.
+        """
+        return tracing.begin(
+            "conductor queue",
+            self.carrier.get(carriers.TRACEPARENT),
+            now if self.generation else self.queued_at,
+            session_id=self.session_id,
+            accelerator=self.accelerator,
+        )
 
     @property
     def request_key(self) -> tuple[str, str]:

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""From an error to the log lines of all services; reports of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from fpgapool import client
+from tests.functional.api import harness as api_harness
+from tests.harness import cloud as clouds
+from tests.harness import door as doors
+from tests.harness import processes
+from tests.harness import waiting
+from tests.services import process
+
+API = "fpgapool-api.log"
+CONDUCTOR = "fpgapool-conductor.log"
+AGENT = "fpgapool-agent.log"
+WORKER = "worker-board0.0.log"
+
+#: An ID as other services of OpenStack give it.
+GLOBAL_ID = "req-01234567-89ab-cdef-0123-456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Give the directory in which all services log."""
+    return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture(scope="module")
+def cloud(make_cloud, log_dir: pathlib.Path) -> clouds.Cloud:
+    """Give a pool whose only slot cannot be programmed."""
+    cloud = make_cloud(
+        clouds.HostPlan("board", slots=1),
+        options={"DEFAULT": {"log_dir": log_dir}},
+    )
+    boards = cloud.hosts["board"].agent.directory / "boards"
+    fresh = boards / "new"
+    fresh.write_text(yaml.safe_dump({"board0": {"programming": 0}}))
+    fresh.rename(boards / "boards.faults.yaml")
+    return cloud
+
+
+@pytest.fixture(scope="module")
+def api(
+    cloud: clouds.Cloud, service_workspace: process.Workspace
+) -> Iterator[api_harness.Server]:
+    name = f"{cloud.conductor.name}-api"
+    server = api_harness.Server(name, cloud, service_workspace)
+    _trigger(server).touch()
+    with server.config_path.open("a") as file:
+        file.write(
+            f"[oslo_reports]\nfile_event_handler = {_trigger(server)}\n"
+        )
+    server.start()
+    yield server
+    server.kill()
+
+
+def _trigger(server: api_harness.Server) -> pathlib.Path:
+    """Return the file whose change makes the API report."""
+    return server.directory / "report"
+
+
+def trace(log_dir: pathlib.Path, request_id: str) -> dict[str, list[str]]:
+    """Run the command; :returns: the lines by the log's name."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "fpgapool.cmd.manage",
+            "trace",
+            request_id,
+            str(log_dir),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=waiting.COMMAND_LIMIT_S,
+        cwd=processes.ROOT,
+        check=False,
+    )
+    found: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        name, _, text = line.partition(": ")
+        found.setdefault(name, []).append(text)
+    return found
+
+
+def await_lines(
+    log_dir: pathlib.Path, request_id: str, *names: str
+) -> dict[str, list[str]]:
+    """Wait until these logs have lines of a request."""
+    found: dict[str, list[str]] = {}
+
+    def complete() -> bool:
+        found.update(trace(log_dir, request_id))
+        return found.keys() >= set(names)
+
+    waiting.wait_until(complete, lambda: f"{names} have {request_id}: {found}")
+    return found
+
+
+def test_an_error_of_the_library(
+    cloud: clouds.Cloud, log_dir: pathlib.Path
+) -> None:
+    path = cloud.hosts["board"].socket_path()
+    with pytest.raises(client.FpgapoolError) as caught:
+        client.acc_open("copy", 1, front_door=path)
+    request_id = caught.value.request_id
+    assert request_id is not None
+    assert str(caught.value).endswith(f"({request_id})")
+    found = await_lines(log_dir, request_id, CONDUCTOR, AGENT, WORKER)
+    assert any(caught.value.code in line for line in found[CONDUCTOR])
+    assert any("programming failed" in line for line in found[WORKER])
+
+
+def test_an_error_through_the_api(
+    cloud: clouds.Cloud, api: api_harness.Server, log_dir: pathlib.Path
+) -> None:
+    with pytest.raises(client.FpgapoolError) as caught:
+        client.acc_open(
+            "copy",
+            1,
+            front_door=client.PoolApi.at(f"http://{api.address}"),
+        )
+    request_id = caught.value.request_id
+    assert request_id is not None
+    await_lines(log_dir, request_id, API, CONDUCTOR, AGENT, WORKER)
+
+
+def test_an_answer_of_the_api(
+    cloud: clouds.Cloud, api: api_harness.Server, log_dir: pathlib.Path
+) -> None:
+    """The ID of the request that the API names is also the session's."""
+    answer = api.open()
+    request_id = answer.headers["x-openstack-request-id"]
+    assert answer.session["request_id"] == request_id
+    api.wait(answer.session, "FAILED")
+    await_lines(log_dir, request_id, API, CONDUCTOR, AGENT, WORKER)
+
+
+def test_an_action_of_several_services(
+    cloud: clouds.Cloud, api: api_harness.Server, log_dir: pathlib.Path
+) -> None:
+    """The ID that another service gives leads to all lines, too."""
+    answer = api.open(
+        request_id="mine", headers={"X-OpenStack-Request-ID": GLOBAL_ID}
+    )
+    api.wait(answer.session, "FAILED")
+    found = await_lines(log_dir, GLOBAL_ID, API, CONDUCTOR, AGENT, WORKER)
+    assert any(f"[{GLOBAL_ID} mine " in line for line in found[CONDUCTOR])
+    assert any(f"[{GLOBAL_ID} mine " in line for line in found[AGENT])
+
+
+def test_an_error_of_the_command(
+    cloud: clouds.Cloud, log_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    source = tmp_path / "in"
+    source.write_bytes(b"abc")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "fpgapool.cmd.run", "copy", "--json"),
+            *("--in", str(source), "--out", str(tmp_path / "out")),
+            *("--socket", cloud.hosts["board"].socket_path()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=waiting.COMMAND_LIMIT_S,
+        cwd=processes.ROOT,
+        check=False,
+    )
+    error = json.loads(done.stdout)["error"]
+    await_lines(log_dir, error["request_id"], CONDUCTOR, AGENT, WORKER)
+
+
+def test_a_refusal_at_the_front_door(
+    cloud: clouds.Cloud, log_dir: pathlib.Path
+) -> None:
+    with pytest.raises(client.FpgapoolError) as caught:
+        client.acc_open(
+            "nothing", 1, front_door=cloud.hosts["board"].socket_path()
+        )
+    request_id = caught.value.request_id
+    assert request_id is not None
+    found = await_lines(log_dir, request_id, AGENT)
+    assert any("UNKNOWN_ACCELERATOR" in line for line in found[AGENT])
+
+
+@pytest.mark.security
+def test_ids_forge_no_lines(
+    cloud: clouds.Cloud, log_dir: pathlib.Path
+) -> None:
+    forged = "req-1\n2026-01-01 00:00:00.000 1 INFO forged [x] line"
+    with cloud.hosts["board"].door() as door:
+        for members in (
+            {"op": "open", "request_id": forged},
+            {"op": forged, "request_id": forged},
+            {
+                "op": "open",
+                "request_id": "honest",
+                "accelerator": "copy",
+                "size_bytes": 0,
+                "carrier": {
+                    "global_request_id": forged,
+                    "traceparent": forged,
+                },
+            },
+        ):
+            operation = members.pop("op")
+            with pytest.raises(doors.Refused):
+                door.request(operation, **members)
+    await_lines(log_dir, "honest", AGENT)
+    assert not any(
+        line.startswith("2026-01-01 00:00:00.000 1")
+        for file in log_dir.glob("*.log")
+        for line in file.read_text().splitlines()
+    )
+
+
+def test_services_report_what_they_do(
+    cloud: clouds.Cloud, api: api_harness.Server
+) -> None:
+    """Their processes go on, and the reports have no passwords."""
+    board = cloud.hosts["board"]
+    workers = board.workers()
+    for daemon in (cloud.conductor, board.agent):
+        # As "systemctl kill" does: to all processes of the unit.
+        for pid in (daemon.pid, *(one.pid for one in workers)):
+            os.kill(pid, signal.SIGUSR2)
+        daemon.wait_for_log("Guru Meditation")
+        daemon.wait_for_log("threads = ")
+        assert daemon.running
+    _check_report(cloud, cloud.conductor, "leads = True")
+    _check_report(cloud, board.agent, "board0.0 = ")
+    assert board.workers() == workers
+    assert api.is_led()
+    os.utime(_trigger(api), (2**31, 2**31))
+    api.wait_for_log("threads = ")
+    _check_report(cloud, api, "waiting_requests = 0")
+
+
+def _check_report(
+    cloud: clouds.Cloud, daemon: processes.Daemon, figure: str
+) -> None:
+    report = daemon.present_log()
+    assert figure in report
+    assert "transport_url = ***" in report
+    for url in (cloud.transport_url, cloud.database_url):
+        assert url not in report
