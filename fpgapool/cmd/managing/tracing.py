@@ -110,7 +110,7 @@ def _streams(places: Iterable[str]) -> Iterator[tuple[str, IO[str]]]:
         path = pathlib.Path(place)
         for file in sorted(path.glob("*.log")) if path.is_dir() else [path]:
             yield (
-                file.name,
+                str(file),
                 file.open(encoding="utf-8", errors="backslashreplace"),
             )
 

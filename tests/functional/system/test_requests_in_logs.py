@@ -23,31 +23,19 @@ from tests.harness import processes
 from tests.harness import waiting
 from tests.services import process
 
-API = "fpgapool-api.log"
-CONDUCTOR = "fpgapool-conductor.log"
-AGENT = "fpgapool-agent.log"
-WORKER = "worker-board0.0.log"
+API, CONDUCTOR, AGENT, WORKER = "api", "conductor", "agent", "worker"
 
 #: An ID as other services of OpenStack give it.
 GLOBAL_ID = "req-01234567-89ab-cdef-0123-456789abcdef"
 
 
 @pytest.fixture(scope="module")
-def log_dir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Give the directory in which all services log."""
-    return tmp_path_factory.mktemp("logs")
-
-
-@pytest.fixture(scope="module")
-def cloud(make_cloud, log_dir: pathlib.Path) -> clouds.Cloud:
+def cloud(make_cloud) -> clouds.Cloud:
     """Give a pool whose only slot cannot be programmed."""
-    cloud = make_cloud(
-        clouds.HostPlan("board", slots=1),
-        options={"DEFAULT": {"log_dir": log_dir}},
-    )
+    cloud = make_cloud(clouds.HostPlan("board", slots=1))
     boards = cloud.hosts["board"].agent.directory / "boards"
     fresh = boards / "new"
-    fresh.write_text(yaml.safe_dump({"board0": {"programming": 0}}))
+    fresh.write_text(yaml.safe_dump({"board0": {"programming": [0]}}))
     fresh.rename(boards / "boards.faults.yaml")
     return cloud
 
@@ -73,60 +61,76 @@ def _trigger(server: api_harness.Server) -> pathlib.Path:
     return server.directory / "report"
 
 
-def trace(log_dir: pathlib.Path, request_id: str) -> dict[str, list[str]]:
-    """Run the command; :returns: the lines by the log's name."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "fpgapool.cmd.manage",
-            "trace",
-            request_id,
-            str(log_dir),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=waiting.COMMAND_LIMIT_S,
-        cwd=processes.ROOT,
-        check=False,
-    )
-    found: dict[str, list[str]] = {}
-    for line in done.stdout.splitlines():
-        name, _, text = line.partition(": ")
-        found.setdefault(name, []).append(text)
-    return found
+class Logs:
+    """The logs of a pool's services."""
+
+    def __init__(self, cloud: clouds.Cloud, api: api_harness.Server) -> None:
+        board = cloud.hosts["board"]
+        self.paths = {
+            str(daemon.log_path): name
+            for name, daemon in (
+                (API, api),
+                (CONDUCTOR, cloud.conductor),
+                (AGENT, board.agent),
+            )
+        }
+
+    def trace(self, request_id: str) -> dict[str, list[str]]:
+        """Run the command; :returns: the lines by the service's name."""
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "fpgapool.cmd.manage"),
+                *("trace", request_id, *self.paths),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=waiting.COMMAND_LIMIT_S,
+            cwd=processes.ROOT,
+            check=False,
+        )
+        found: dict[str, list[str]] = {}
+        for line in done.stdout.splitlines():
+            path, _, text = line.partition(": ")
+            # Workers log with their agent.
+            name = WORKER if "[board0.0 " in text else self.paths[path]
+            found.setdefault(name, []).append(text)
+        return found
+
+    def await_lines(
+        self, request_id: str, *names: str
+    ) -> dict[str, list[str]]:
+        """Wait until these services have logged lines of a request."""
+        found: dict[str, list[str]] = {}
+
+        def complete() -> bool:
+            found.update(self.trace(request_id))
+            return found.keys() >= set(names)
+
+        waiting.wait_until(
+            complete, lambda: f"{names} have {request_id}: {found}"
+        )
+        return found
 
 
-def await_lines(
-    log_dir: pathlib.Path, request_id: str, *names: str
-) -> dict[str, list[str]]:
-    """Wait until these logs have lines of a request."""
-    found: dict[str, list[str]] = {}
-
-    def complete() -> bool:
-        found.update(trace(log_dir, request_id))
-        return found.keys() >= set(names)
-
-    waiting.wait_until(complete, lambda: f"{names} have {request_id}: {found}")
-    return found
+@pytest.fixture(scope="module")
+def logs(cloud: clouds.Cloud, api: api_harness.Server) -> Logs:
+    return Logs(cloud, api)
 
 
-def test_an_error_of_the_library(
-    cloud: clouds.Cloud, log_dir: pathlib.Path
-) -> None:
+def test_an_error_of_the_library(cloud: clouds.Cloud, logs: Logs) -> None:
     path = cloud.hosts["board"].socket_path()
     with pytest.raises(client.FpgapoolError) as caught:
         client.acc_open("copy", 1, front_door=path)
     request_id = caught.value.request_id
     assert request_id is not None
     assert str(caught.value).endswith(f"({request_id})")
-    found = await_lines(log_dir, request_id, CONDUCTOR, AGENT, WORKER)
+    found = logs.await_lines(request_id, CONDUCTOR, AGENT, WORKER)
     assert any(caught.value.code in line for line in found[CONDUCTOR])
     assert any("programming failed" in line for line in found[WORKER])
 
 
 def test_an_error_through_the_api(
-    cloud: clouds.Cloud, api: api_harness.Server, log_dir: pathlib.Path
+    cloud: clouds.Cloud, api: api_harness.Server, logs: Logs
 ) -> None:
     with pytest.raises(client.FpgapoolError) as caught:
         client.acc_open(
@@ -136,35 +140,35 @@ def test_an_error_through_the_api(
         )
     request_id = caught.value.request_id
     assert request_id is not None
-    await_lines(log_dir, request_id, API, CONDUCTOR, AGENT, WORKER)
+    logs.await_lines(request_id, API, CONDUCTOR, AGENT, WORKER)
 
 
 def test_an_answer_of_the_api(
-    cloud: clouds.Cloud, api: api_harness.Server, log_dir: pathlib.Path
+    cloud: clouds.Cloud, api: api_harness.Server, logs: Logs
 ) -> None:
     """The ID of the request that the API names is also the session's."""
     answer = api.open()
     request_id = answer.headers["x-openstack-request-id"]
     assert answer.session["request_id"] == request_id
     api.wait(answer.session, "FAILED")
-    await_lines(log_dir, request_id, API, CONDUCTOR, AGENT, WORKER)
+    logs.await_lines(request_id, API, CONDUCTOR, AGENT, WORKER)
 
 
 def test_an_action_of_several_services(
-    cloud: clouds.Cloud, api: api_harness.Server, log_dir: pathlib.Path
+    cloud: clouds.Cloud, api: api_harness.Server, logs: Logs
 ) -> None:
     """The ID that another service gives leads to all lines, too."""
     answer = api.open(
         request_id="mine", headers={"X-OpenStack-Request-ID": GLOBAL_ID}
     )
     api.wait(answer.session, "FAILED")
-    found = await_lines(log_dir, GLOBAL_ID, API, CONDUCTOR, AGENT, WORKER)
+    found = logs.await_lines(GLOBAL_ID, API, CONDUCTOR, AGENT, WORKER)
     assert any(f"[{GLOBAL_ID} mine " in line for line in found[CONDUCTOR])
     assert any(f"[{GLOBAL_ID} mine " in line for line in found[AGENT])
 
 
 def test_an_error_of_the_command(
-    cloud: clouds.Cloud, log_dir: pathlib.Path, tmp_path: pathlib.Path
+    cloud: clouds.Cloud, logs: Logs, tmp_path: pathlib.Path
 ) -> None:
     source = tmp_path / "in"
     source.write_bytes(b"abc")
@@ -181,26 +185,22 @@ def test_an_error_of_the_command(
         check=False,
     )
     error = json.loads(done.stdout)["error"]
-    await_lines(log_dir, error["request_id"], CONDUCTOR, AGENT, WORKER)
+    logs.await_lines(error["request_id"], CONDUCTOR, AGENT, WORKER)
 
 
-def test_a_refusal_at_the_front_door(
-    cloud: clouds.Cloud, log_dir: pathlib.Path
-) -> None:
+def test_a_refusal_at_the_front_door(cloud: clouds.Cloud, logs: Logs) -> None:
     with pytest.raises(client.FpgapoolError) as caught:
         client.acc_open(
             "nothing", 1, front_door=cloud.hosts["board"].socket_path()
         )
     request_id = caught.value.request_id
     assert request_id is not None
-    found = await_lines(log_dir, request_id, AGENT)
+    found = logs.await_lines(request_id, AGENT)
     assert any("UNKNOWN_ACCELERATOR" in line for line in found[AGENT])
 
 
 @pytest.mark.security
-def test_ids_forge_no_lines(
-    cloud: clouds.Cloud, log_dir: pathlib.Path
-) -> None:
+def test_ids_forge_no_lines(cloud: clouds.Cloud, logs: Logs) -> None:
     forged = "req-1\n2026-01-01 00:00:00.000 1 INFO forged [x] line"
     with cloud.hosts["board"].door() as door:
         for members in (
@@ -220,11 +220,11 @@ def test_ids_forge_no_lines(
             operation = members.pop("op")
             with pytest.raises(doors.Refused):
                 door.request(operation, **members)
-    await_lines(log_dir, "honest", AGENT)
+    logs.await_lines("honest", AGENT)
     assert not any(
         line.startswith("2026-01-01 00:00:00.000 1")
-        for file in log_dir.glob("*.log")
-        for line in file.read_text().splitlines()
+        for path in logs.paths
+        for line in pathlib.Path(path).read_text().splitlines()
     )
 
 
