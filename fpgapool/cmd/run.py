@@ -28,6 +28,7 @@ from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display as displays
 from fpgapool.cmd.running import ends
 from fpgapool.cmd.running import params as parameters
+from fpgapool.cmd.running import tracing
 from fpgapool.common import interrupts
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
@@ -341,6 +342,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if destination == command_line.STANDARD:
                 messages = sys.stderr
         command_line.check(arguments)
+        tracing.start(command_line.PROGRAM)
         timeout_s = checks.seconds(arguments.timeout, "--timeout")
         # The time limit includes reading the input.
         arguments.gives_up_s = channel.deadline_after(timeout_s)

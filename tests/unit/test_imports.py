@@ -121,7 +121,10 @@ ONLY_IN = {
     "pyarrow": "fpgapool.spark",
     "pyopencl": "fpgapool.drivers.opencl",
     "pyspark": "fpgapool.spark",
-    "opentelemetry": "fpgapool.common.monitoring.tracing",
+    "opentelemetry": (
+        "fpgapool.common.monitoring.tracing",
+        "fpgapool.cmd.running.tracing",
+    ),
 }
 NOVA_SIDE = frozenset({"keystoneauth1", "nova"})
 #: What stands beside the product, and is not installed.

@@ -274,6 +274,7 @@ def test_a_confirmed_close_waits_for_no_reply(listener) -> None:
     door.close()
     message = read(first)
     assert message.pop("id") is not None
+    assert message.pop("request_id").startswith("req-")
     assert message == {"op": "close", **closed(confirmed=True)}
 
 
