@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
 from fpgapool import client
 from tests.functional.api import harness as api_harness
@@ -25,19 +24,19 @@ from tests.services import process
 
 API, CONDUCTOR, AGENT, WORKER = "api", "conductor", "agent", "worker"
 
+TERMINAL = ("FAILED", "EXPIRED", "CANCELLED", "CLOSED")
+
 #: An ID as other services of OpenStack give it.
 GLOBAL_ID = "req-01234567-89ab-cdef-0123-456789abcdef"
 
 
 @pytest.fixture(scope="module")
 def cloud(make_cloud) -> clouds.Cloud:
-    """Give a pool whose only slot cannot be programmed."""
-    cloud = make_cloud(clouds.HostPlan("board", slots=1))
-    boards = cloud.hosts["board"].agent.directory / "boards"
-    fresh = boards / "new"
-    fresh.write_text(yaml.safe_dump({"board0": {"programming": [0]}}))
-    fresh.rename(boards / "boards.faults.yaml")
-    return cloud
+    """Give a pool that ends idle sessions soon."""
+    return make_cloud(
+        clouds.HostPlan("board", slots=1),
+        options={"conductor": {"idle_timeout_s": 1}},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -117,40 +116,42 @@ def logs(cloud: clouds.Cloud, api: api_harness.Server) -> Logs:
     return Logs(cloud, api)
 
 
+def _fail(
+    cloud: clouds.Cloud, front_door: str | client.PoolApi
+) -> client.FpgapoolError:
+    """Use a session that the pool has ended; return the error."""
+    session = client.acc_open("copy", 1, front_door=front_door)
+    cloud.wait_session(session.session_id, *TERMINAL)
+    with pytest.raises(client.FpgapoolError) as caught, session:
+        session.run(1)
+    assert caught.value.code == "IDLE_TIMEOUT"
+    assert caught.value.request_id == session.request_id
+    assert str(caught.value).endswith(f"({session.request_id})")
+    return caught.value
+
+
 def test_an_error_of_the_library(cloud: clouds.Cloud, logs: Logs) -> None:
-    path = cloud.hosts["board"].socket_path()
-    with pytest.raises(client.FpgapoolError) as caught:
-        client.acc_open("copy", 1, front_door=path)
-    request_id = caught.value.request_id
-    assert request_id is not None
-    assert str(caught.value).endswith(f"({request_id})")
-    found = logs.await_lines(request_id, CONDUCTOR, AGENT, WORKER)
-    assert any(caught.value.code in line for line in found[CONDUCTOR])
-    assert any("programming failed" in line for line in found[WORKER])
+    error = _fail(cloud, cloud.hosts["board"].socket_path())
+    found = logs.await_lines(error.request_id, CONDUCTOR, AGENT, WORKER)
+    for lines in found.values():
+        assert any("IDLE_TIMEOUT" in line for line in lines)
 
 
 def test_an_error_through_the_api(
     cloud: clouds.Cloud, api: api_harness.Server, logs: Logs
 ) -> None:
-    with pytest.raises(client.FpgapoolError) as caught:
-        client.acc_open(
-            "copy",
-            1,
-            front_door=client.PoolApi.at(f"http://{api.address}"),
-        )
-    request_id = caught.value.request_id
-    assert request_id is not None
-    logs.await_lines(request_id, API, CONDUCTOR, AGENT, WORKER)
+    error = _fail(cloud, client.PoolApi.at(f"http://{api.address}"))
+    logs.await_lines(error.request_id, API, CONDUCTOR, AGENT, WORKER)
 
 
 def test_an_answer_of_the_api(
     cloud: clouds.Cloud, api: api_harness.Server, logs: Logs
 ) -> None:
     """The ID of the request that the API names is also the session's."""
-    answer = api.open()
+    answer = api.open(connect_timeout_s=1)
     request_id = answer.headers["x-openstack-request-id"]
     assert answer.session["request_id"] == request_id
-    api.wait(answer.session, "FAILED")
+    api.wait(answer.session, *TERMINAL)
     logs.await_lines(request_id, API, CONDUCTOR, AGENT, WORKER)
 
 
@@ -159,32 +160,36 @@ def test_an_action_of_several_services(
 ) -> None:
     """The ID that another service gives leads to all lines, too."""
     answer = api.open(
-        request_id="mine", headers={"X-OpenStack-Request-ID": GLOBAL_ID}
+        request_id="mine",
+        connect_timeout_s=1,
+        headers={"X-OpenStack-Request-ID": GLOBAL_ID},
     )
-    api.wait(answer.session, "FAILED")
-    found = logs.await_lines(GLOBAL_ID, API, CONDUCTOR, AGENT, WORKER)
+    api.wait(answer.session, *TERMINAL)
+    found = logs.await_lines(GLOBAL_ID, API, CONDUCTOR, AGENT)
     assert any(f"[{GLOBAL_ID} mine " in line for line in found[CONDUCTOR])
     assert any(f"[{GLOBAL_ID} mine " in line for line in found[AGENT])
+    # Workers know only the session's.
+    logs.await_lines("mine", CONDUCTOR, AGENT, WORKER)
 
 
 def test_an_error_of_the_command(
     cloud: clouds.Cloud, logs: Logs, tmp_path: pathlib.Path
 ) -> None:
-    source = tmp_path / "in"
-    source.write_bytes(b"abc")
-    done = subprocess.run(
+    with subprocess.Popen(
         [
             *(sys.executable, "-m", "fpgapool.cmd.run", "copy", "--json"),
-            *("--in", str(source), "--out", str(tmp_path / "out")),
+            *("--in", "-", "--size-bytes", "9"),
+            *("--out", str(tmp_path / "out")),
             *("--socket", cloud.hosts["board"].socket_path()),
         ],
-        capture_output=True,
-        text=True,
-        timeout=waiting.COMMAND_LIMIT_S,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         cwd=processes.ROOT,
-        check=False,
-    )
-    error = json.loads(done.stdout)["error"]
+    ) as command:
+        # It gets no input, so its session is idle.
+        assert command.stdout is not None
+        error = json.loads(command.stdout.read())["error"]
+    assert error["code"] == "IDLE_TIMEOUT"
     logs.await_lines(error["request_id"], CONDUCTOR, AGENT, WORKER)
 
 

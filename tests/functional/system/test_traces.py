@@ -100,7 +100,9 @@ class Collector:
 
         def find() -> dict[bytes, Span] | None:
             for trace in list(self.traces.values()):
-                if {one.name for one in trace.values()} >= set(names):
+                known = {one.name for one in trace.values()}
+                parents = {one.parent for one in trace.values()}
+                if known >= set(names) and parents <= {b"", *trace}:
                     return trace
             return None
 
