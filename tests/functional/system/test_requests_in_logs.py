@@ -10,6 +10,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from collections.abc import Iterator
 
 import pytest
@@ -117,11 +118,13 @@ def logs(cloud: clouds.Cloud, api: api_harness.Server) -> Logs:
 
 
 def _fail(
-    cloud: clouds.Cloud, front_door: str | client.PoolApi
+    front_door: str | client.PoolApi, state: Callable[[str], str]
 ) -> client.FpgapoolError:
     """Use a session that the pool has ended; return the error."""
     session = client.acc_open("copy", 1, front_door=front_door)
-    cloud.wait_session(session.session_id, *TERMINAL)
+    waiting.wait_until(
+        lambda: state(session.session_id) in TERMINAL, "it has ended"
+    )
     with pytest.raises(client.FpgapoolError) as caught, session:
         session.run(1)
     assert caught.value.code == "IDLE_TIMEOUT"
@@ -131,7 +134,7 @@ def _fail(
 
 
 def test_an_error_of_the_library(cloud: clouds.Cloud, logs: Logs) -> None:
-    error = _fail(cloud, cloud.hosts["board"].socket_path())
+    error = _fail(cloud.hosts["board"].socket_path(), cloud.state)
     found = logs.await_lines(error.request_id, CONDUCTOR, AGENT, WORKER)
     for lines in found.values():
         assert any("IDLE_TIMEOUT" in line for line in lines)
@@ -140,7 +143,11 @@ def test_an_error_of_the_library(cloud: clouds.Cloud, logs: Logs) -> None:
 def test_an_error_through_the_api(
     cloud: clouds.Cloud, api: api_harness.Server, logs: Logs
 ) -> None:
-    error = _fail(cloud, client.PoolApi.at(f"http://{api.address}"))
+    def state(session_id: str) -> str:
+        answer = api.show(session_id, api_harness.ADMIN_TOKEN)
+        return str(answer.session["state"])
+
+    error = _fail(client.PoolApi.at(f"http://{api.address}"), state)
     logs.await_lines(error.request_id, API, CONDUCTOR, AGENT, WORKER)
 
 
