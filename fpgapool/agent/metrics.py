@@ -299,17 +299,18 @@ class Counts:
 
     def count_result(
         self, key: orders.Key, result: objects.SessionResult | None
-    ) -> None:
-        """Count the result of a slot's last holder, if it is new."""
+    ) -> bool:
+        """Count the result of a slot's last holder; whether it is new."""
         slot = self._slots[key]
         if result is None or result.generation <= slot.result_of:
-            return
+            return False
         slot.result_of = result.generation
         code = tallies.known(result.code)
         self.results[result.state, code] += 1
         if result.state == states.PREPARE_FAILED:
             slot.preparing = None
             self.failures[key[0], code] += 1
+        return True
 
 
 def endpoint(

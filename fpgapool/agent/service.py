@@ -8,6 +8,7 @@ each with its own host identity and state directory.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -36,6 +37,7 @@ from fpgapool.agent.host import monitor
 from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
+from fpgapool.agent.slots import traces
 from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import desks
 from fpgapool.agent.supervision import forks
@@ -43,6 +45,7 @@ from fpgapool.agent.supervision import processes
 from fpgapool.agent.supervision import workers
 from fpgapool.common import clock
 from fpgapool.common.channels import channel
+from fpgapool.common.messaging import context
 from fpgapool.common.messaging import rpc
 from fpgapool.common.monitoring import metrics
 from fpgapool.common.monitoring import ratelimit
@@ -50,6 +53,7 @@ from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
@@ -104,6 +108,7 @@ class Agent:
         )
         # Each session with an untrusted bitstream would cause a log line.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
+        self._traces = traces.Traces()
         self.faults: dict[str, str | None] = {}
         self.not_isolated: list[str] = []
         self._server: typing.Any = None
@@ -184,6 +189,19 @@ class Agent:
         agent_metrics.fill_devices(page, host, found)
         for one in groups:
             page.fill(agent_metrics.GROUPS, one, host, one.group_id)
+
+    def figures(self) -> dict[str, typing.Any]:
+        """Return the host in a few numbers, without waiting for anything."""
+        return {
+            "host": self._settings.host_name,
+            "leader_epoch": self.table.leader_epoch,
+            "slots": {
+                f"{device}.{number}": self.table.slot((device, number)).state
+                for device, number in self.table.slot_keys()
+            },
+            "clients": self._front_door.client_count,
+            "not_isolated": len(self.not_isolated),
+        }
 
     def _unlock(self) -> None:
         if self._lock_fd is not None:
@@ -443,10 +461,42 @@ class Agent:
         slot = self.table.slot(key)
         before = slot.standing()
         effects = event(self.table, key, *arguments, self._clock.now())
-        self._counts.count_result(key, slot.last_result)
+        result = slot.last_result
+        if self._counts.count_result(key, result) and result is not None:
+            self._traces.ended(key, result, slot.status, self._clock.now())
+            self._tell_end(key, result)
+        elif event is table.SlotTable.worker_prepared:
+            generation = typing.cast(int, arguments[0])
+            self._traces.prepared(key, generation, self._clock.now())
         if slot.standing() != before:
             self._take_standing()
         self._carry_out(effects)
+
+    def _about(
+        self, key: orders.Key, generation: int
+    ) -> contextlib.AbstractContextManager[None]:
+        """Make the log lines of a block show an assignment's request."""
+        request = self.table.slot(key).request
+        if request is None or request.generation != generation:
+            # An earlier agent process received it.
+            return contextlib.nullcontext()
+        return context.serving(
+            carriers.request_id(request.request_id),
+            carriers.valid(request.carrier),
+        )
+
+    def _tell_end(
+        self, key: orders.Key, result: objects.SessionResult
+    ) -> None:
+        if result.code not in codes.AS_WANTED:
+            with self._about(key, result.generation):
+                LOG.info(
+                    "Slot %s.%d: session %s is %s: %s",
+                    *key,
+                    result.session_id,
+                    result.state,
+                    result.code,
+                )
 
     # Effects, in the loop's thread.
 
@@ -486,6 +536,9 @@ class Agent:
             if objection is not None:
                 self._refuse(order, objection)
                 return
+            request = self.table.slot(order.key).request
+            if request is not None:
+                self._traces.ordered(order.key, request, self._clock.now())
             self._counts.count_assign(
                 order.key,
                 order.generation,
@@ -504,13 +557,14 @@ class Agent:
 
     def _refuse(self, order: orders.ToWorker, objection: str) -> None:
         """Refuse to program a slot with an untrusted bitstream."""
-        self._untrusted_log.warning(
-            "Refused to program slot %s.%d with bitstream %s for %s: %s",
-            *order.key,
-            _bitstream_id(order) or order.members["bitstream"],
-            order.members["accelerator"],
-            objection,
-        )
+        with self._about(order.key, order.generation):
+            self._untrusted_log.warning(
+                "Refused to program slot %s.%d with bitstream %s for %s: %s",
+                *order.key,
+                _bitstream_id(order) or order.members["bitstream"],
+                order.members["accelerator"],
+                objection,
+            )
         self._happened(
             order.key,
             table.SlotTable.bitstream_failed,
@@ -531,12 +585,13 @@ class Agent:
             )
 
         def failed(message: str) -> None:
-            LOG.warning(
-                "Bitstream %s is unavailable for slot %s.%d: %s",
-                order.bitstream.bitstream_id,
-                *key,
-                message,
-            )
+            with self._about(key, generation):
+                LOG.warning(
+                    "Bitstream %s is unavailable for slot %s.%d: %s",
+                    order.bitstream.bitstream_id,
+                    *key,
+                    message,
+                )
             self._happened(
                 key,
                 table.SlotTable.bitstream_failed,

@@ -348,6 +348,10 @@ class Agents:
             self._on_start(name)
             agent.start()
 
+    def figures(self) -> dict[str, object]:
+        """Return each agent's figures."""
+        return {name: one.figures() for name, one in self._by_host.items()}
+
     def fault(self) -> str | None:
         """Return why a host's boards cannot be used.
 

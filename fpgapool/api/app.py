@@ -42,10 +42,13 @@ from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.clients import nova
 from fpgapool.common import config
+from fpgapool.common import exception
 from fpgapool.common.messaging import context
 from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
+from fpgapool.common.monitoring import meditation
 from fpgapool.common.monitoring import ratelimit
+from fpgapool.common.monitoring import tracing
 from fpgapool.conf import cors as cors_conf
 from fpgapool.conf import quota as quota_conf
 from fpgapool.db import api as db_api
@@ -93,7 +96,24 @@ def load() -> middleware.Application:
     rpc.init(conf)
     backends = connect(conf, db_api.Database.from_conf(conf))
     app = build(conf, backends)
+    meditation.register_options(conf)
+    app = middleware.AtFirst(app, lambda: _start_more(conf, backends))
     return metrics.WithEndpoint(app, conf, backends.metrics)
+
+
+def _start_more(conf: cfg.ConfigOpts, backends: calls.Backends) -> None:
+    """Start what needs threads."""
+    try:
+        tracing.start(conf, PROGRAM)
+        # Signals belong to the web server.
+        if conf.oslo_reports.file_event_handler:
+            meditation.start(
+                conf,
+                lambda: {"waiting_requests": backends.waiting.count},
+                f"{PROGRAM}_{os.getpid()}",
+            )
+    except exception.ConfigurationError as error:
+        LOG.error("There will be no traces or no reports: %s", error)
 
 
 def connect(

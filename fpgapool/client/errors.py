@@ -12,6 +12,7 @@ import contextlib
 import copy
 import errno
 import sys
+import types
 from collections.abc import Iterator
 from typing import Self
 
@@ -35,9 +36,16 @@ class FpgapoolError(exceptions.CodedError):
     :ivar message: human-readable explanation; it may change.
     :ivar index: number of the input that failed, from 0, if
         :func:`fpgapool.client.map` raises the error; otherwise None.
+    :ivar request_id: ID of the request, which the log lines of all services
+        that served it contain; None if nothing was requested.
     """
 
     index: int | None = None
+    request_id: str | None = None
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text} ({self.request_id})" if self.request_id else text
 
     def again(self) -> Self:
         """Return a copy to raise.
@@ -210,6 +218,28 @@ def _with_causes(exc: BaseException | None) -> Iterator[BaseException]:
         seen.append(exc)
         yield exc
         exc = exc.__cause__ or exc.__context__
+
+
+class About:
+    """A context manager that adds a request's ID to the errors of its block.
+
+    It is not a generator, whose frame would keep the error alive.
+    """
+
+    def __init__(self, request_id: str | None) -> None:
+        self._request_id = request_id
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        if isinstance(exc, FpgapoolError) and exc.request_id is None:
+            exc.request_id = self._request_id
 
 
 def invalid(message: str) -> InvalidRequest:

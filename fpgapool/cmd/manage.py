@@ -29,6 +29,7 @@ from fpgapool.cmd.managing import building
 from fpgapool.cmd.managing import commands
 from fpgapool.cmd.managing import devices
 from fpgapool.cmd.managing import hosts
+from fpgapool.cmd.managing import tracing
 from fpgapool.common import arguments
 from fpgapool.common import config
 from fpgapool.common import exception
@@ -556,6 +557,7 @@ _COMMANDS = (
         ),
         recorded=True,
     ),
+    tracing.COMMAND,
     *hosts.COMMANDS,
     *devices.COMMANDS,
     Command(

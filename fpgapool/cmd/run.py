@@ -28,6 +28,7 @@ from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display as displays
 from fpgapool.cmd.running import ends
 from fpgapool.cmd.running import params as parameters
+from fpgapool.cmd.running import tracing
 from fpgapool.common import interrupts
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
@@ -331,6 +332,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     as_json = "--json" in words
     # Messages must not mix with the output.
     messages = sys.stdout
+    request_id = None
     try:
         arguments = command_line.parse(words)
         as_json = arguments.json
@@ -340,6 +342,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if destination == command_line.STANDARD:
                 messages = sys.stderr
         command_line.check(arguments)
+        tracing.start(command_line.PROGRAM)
         timeout_s = checks.seconds(arguments.timeout, "--timeout")
         # The time limit includes reading the input.
         arguments.gives_up_s = channel.deadline_after(timeout_s)
@@ -357,6 +360,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = FAILURE
     except client.FpgapoolError as exc:
         failure, status = (exc.code, _with_options(exc.message)), FAILURE
+        request_id = exc.request_id
     except OSError as exc:
         failure, status = (codes.FILE_ERROR, _file_text(exc)), FAILURE
     else:
@@ -370,9 +374,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILURE if rejected else SUCCESS
     if as_json:
         error = dict(zip(("code", "message"), failure, strict=True))
+        if request_id is not None:
+            error["request_id"] = request_id
         print(json.dumps({"error": error}), file=messages, flush=True)
     else:
         text = f"{command_line.PROGRAM}: {': '.join(failure)}"
+        if request_id is not None:
+            text += f" ({request_id})"
         print(text, file=sys.stderr)
     return status
 

@@ -19,10 +19,14 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence
 from types import FrameType
+from typing import Any
 from typing import Protocol
 
 from oslo_config import cfg
 from oslo_log import log as logging
+
+from fpgapool.common.monitoring import meditation
+from fpgapool.common.monitoring import tracing
 
 LOG = logging.getLogger(__name__)
 
@@ -53,7 +57,8 @@ class Runner:
 
     SIGTERM and SIGINT stop the services cleanly; a second signal ends the
     process immediately. SIGHUP reloads the configuration and applies mutable
-    options, such as log levels.
+    options, such as log levels. SIGUSR2 prints a report of the process, with
+    the ``figures()`` of services that have them.
 
     :param on_reload: called after the configuration was reloaded.
     """
@@ -93,6 +98,11 @@ class Runner:
         # file that was truncated, standard error shows the line of code.
         if not faulthandler.is_enabled():
             faulthandler.enable(all_threads=False)
+        name = self._conf.prog or "fpgapool"
+        meditation.start(
+            self._conf, lambda: _figures(services), f"{name}_{os.getpid()}"
+        )
+        tracing.start(self._conf, name)
         previous = {
             number: signal.signal(number, self._on_signal)
             for number in _SIGNALS
@@ -113,6 +123,7 @@ class Runner:
             self._stopping = True
             notify("STOPPING=1")
             _stop(started)
+            tracing.stop()
             for number, handler in previous.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(previous_fd)
@@ -167,6 +178,14 @@ class Runner:
             # A typo in a file must not end a running service.
             LOG.exception("Cannot reload the configuration")
         notify("READY=1")
+
+
+def _figures(services: Sequence[Service]) -> dict[str, Any]:
+    return {
+        type(one).__name__: one.figures()
+        for one in services
+        if hasattr(one, "figures")
+    }
 
 
 def _stop(services: list[Service]) -> None:

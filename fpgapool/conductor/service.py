@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -90,6 +91,15 @@ class Conductor:
     def wait_until_leading(self, timeout_s: float) -> bool:
         """Wait until this conductor is the leader; return whether it is."""
         return self._leading.wait(timeout_s)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the pool in a few numbers, without waiting for anything."""
+        term = self._term
+        return {
+            "name": self._conf.conductor.name,
+            "leads": term is not None,
+            **(term.figures() if term is not None else {}),
+        }
 
     @property
     def term(self) -> terms.Term | None:

@@ -22,6 +22,7 @@ from fpgapool.conf import nova
 from fpgapool.conf import placement
 from fpgapool.conf import quota
 from fpgapool.conf import scheduler
+from fpgapool.conf import tracing
 from fpgapool.conf import upgrade_levels
 from fpgapool.conf import vendordata
 
@@ -36,6 +37,7 @@ GROUPS = (
     bitstream_cache,
     messages,
     metrics,
+    tracing,
     notifications,
     nova,
     placement,

@@ -22,10 +22,11 @@ class OpenRequest(base.Payload):
         not a host of the pool.
     :param secret_sha256: hash of the client's secret for the first slot, in
         hexadecimal; empty: the slot's worker creates a secret.
+    :param carrier: see :mod:`fpgapool.vocabulary.carriers`; not checked.
     """
 
     VERSION = base.version(
-        one.in_request for one in description.FIELDS.options
+        [1, *(one.in_request for one in description.FIELDS.options)]
     )
 
     request_id: str
@@ -35,6 +36,7 @@ class OpenRequest(base.Payload):
     accelerator: str
     claimed_bytes: int
     secret_sha256: str = ""
+    carrier: dict[str, Any] | None = base.added(1, None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +209,12 @@ class AssignRequest(base.Payload):
     :param offer: where the client connects, from an earlier report. With an
         offer, the conductor need not be notified immediately when the slot is
         ready.
+    :param request_id: ID of the session's request; empty for a group. This
+        member and the next are only for logs and traces.
+    :param carrier: see :mod:`fpgapool.vocabulary.carriers`; not checked.
     """
+
+    VERSION = "1.1"
 
     host_uuid: str
     device: str
@@ -232,6 +239,8 @@ class AssignRequest(base.Payload):
     quantum_bytes: int = 0
     secret_sha256: str = ""
     offer: Offer | None = None
+    request_id: str = base.added(1, "")
+    carrier: dict[str, Any] | None = base.added(1, None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -845,6 +845,9 @@ DEVICE_FAULTS = _those("device_fault")
 BITSTREAM_FAULTS = _those("bitstream_fault")
 WAITING = _those("waits")
 
+#: End codes of sessions that ended as their clients wanted.
+AS_WANTED = frozenset({OK, CANCELLED_BY_CLIENT})
+
 #: Why a holder must release its slot, although it may get another one.
 ROOM_IS_MADE = frozenset({DRAINED, RESERVED, RESIZED})
 

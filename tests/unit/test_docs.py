@@ -43,6 +43,7 @@ NO_COMMANDS = {
     "fpgapool-in": "a network device",
     "fpgapool-scenario": "a format",
     "fpgapool-sweep": "a format",
+    "fpgapool-worker": "a service in traces",
 }
 #: Options of other services' configuration, in sections that we have, too.
 FOREIGN_OPTIONS = {

@@ -121,6 +121,10 @@ ONLY_IN = {
     "pyarrow": "fpgapool.spark",
     "pyopencl": "fpgapool.drivers.opencl",
     "pyspark": "fpgapool.spark",
+    "opentelemetry": (
+        "fpgapool.common.monitoring.tracing",
+        "fpgapool.cmd.running.tracing",
+    ),
 }
 NOVA_SIDE = frozenset({"keystoneauth1", "nova"})
 #: Of the product, the plugin uses what programs use.

@@ -62,6 +62,8 @@ def argument(modules: Mapping[str, Mapping[str, object]]) -> str:
 
 def main() -> int:
     """Run the server or, in a fork, a child; return its exit status."""
+    # It is meant for the agent, and may be sent to all processes of its unit.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     before = _open_files()
     modules = json.loads(sys.argv[1])
     for module, arguments in modules.items():

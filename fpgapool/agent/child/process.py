@@ -77,6 +77,8 @@ def main(
             os.setsid()
         except PermissionError:
             LOG.debug("already the leader of a process group")
+    # It asks the agent for a report; supervisors may send it to all processes.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     os.umask(0o077)
     _set_up_log(settings)
     return work(settings)
@@ -121,6 +123,20 @@ def _read(argument: str) -> str:
         return file.read()
 
 
+class _Request(logging.Filter):
+    """Adds the ID of the request that the process serves to log lines."""
+
+    request_id = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.request_id = self.request_id or "-"
+        return True
+
+
+#: Its ``request_id`` is shown in all log lines of this process.
+REQUEST = _Request()
+
+
 def _set_up_log(settings: child_settings.ChildSettings) -> None:
     stream, problem = sys.stderr, None
     if settings.log_file is not None:
@@ -140,9 +156,11 @@ def _set_up_log(settings: child_settings.ChildSettings) -> None:
         level=settings.log_level,
         format=(
             "%(asctime)s %(levelname)s %(name)s "
-            f"[{settings.log_name}] %(message)s"
+            f"[{settings.log_name} %(request_id)s] %(message)s"
         ),
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(REQUEST)
     lost_lines.count()
     if problem is not None:
         LOG.error(

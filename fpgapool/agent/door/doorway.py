@@ -31,9 +31,11 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.common.channels import channel
 from fpgapool.common.channels import descriptors
 from fpgapool.common.messaging import codec
+from fpgapool.common.messaging import context
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 
@@ -67,6 +69,11 @@ CHECK_INTERVAL_S = 1.0
 
 #: Pause after a client was not accepted, for example for lack of descriptors.
 ACCEPT_PAUSE_S = 1.0
+
+#: Limits for the log lines about refused requests and failed sessions of a
+#: project.
+LINES_PER_S = 10.0
+LINES_AT_ONCE = 200
 
 #: Suffix of a socket's path until the socket is ready.
 NEW_SUFFIX = ".new"
@@ -126,11 +133,20 @@ class Doorway:
             collections.defaultdict(collections.Counter)
         )
         self._numbers = itertools.count(1)
+        self._lines = ratelimit.Limiter(LINES_PER_S, LINES_AT_ONCE)
 
     @property
     def is_open(self) -> bool:
         """Whether clients are served."""
         return bool(self._listeners)
+
+    def may_log(self, project_id: str) -> bool:
+        """Count a log line that a project causes; whether it may."""
+        return not self._lines.wait_s(project_id)
+
+    @property
+    def client_count(self) -> int:
+        return len(self._clients)
 
     def client(self, number: int) -> Client | None:
         return self._clients.get(number)
@@ -481,11 +497,28 @@ class Request:
     number: object
     members: Mapping[str, object]
 
+    def about(self) -> contextlib.AbstractContextManager[None]:
+        """Make the log lines of a block show the request."""
+        return context.serving(
+            carriers.request_id(self.members.get("request_id")),
+            carriers.valid(self.members.get("carrier")),
+        )
+
     def reply(self, **members: object) -> None:
         self.doorway.send(self.client, messages.reply(self.number, **members))
 
     def fail(self, code: str, message: str) -> None:
-        self.doorway.fail(self.client, self.number, code, message)
+        client = self.client
+        if self.doorway.may_log(client.project_id):
+            with self.about():
+                LOG.info(
+                    "Front door: %.40r by uid %s of project %s refused: %s",
+                    self.members.get("op"),
+                    client.user_id,
+                    client.project_id,
+                    code,
+                )
+        self.doorway.fail(client, self.number, code, message)
 
 
 def _unread_bytes(sock: socket.socket) -> int:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from oslo_log import log as logging
+
 from fpgapool import objects
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import sender
@@ -16,12 +18,15 @@ from fpgapool.agent.door import questions
 from fpgapool.agent.door import requests
 from fpgapool.agent.door import sessions
 from fpgapool.agent.door import slots as host_slots
+from fpgapool.common.messaging import context
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import messages
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states
+
+LOG = logging.getLogger(__name__)
 
 
 class FrontDoor:
@@ -69,6 +74,11 @@ class FrontDoor:
             ).operations(),
         }
 
+    @property
+    def client_count(self) -> int:
+        """The number of connected programs."""
+        return self._doorway.client_count
+
     def start(self) -> None:
         self._doorway.start()
 
@@ -104,7 +114,10 @@ class FrontDoor:
         except rules.RequestError as error:
             request.fail(error.code, error.message)
         except Exception:
-            self._log.exception("Front door: operation %s failed", operation)
+            with request.about():
+                self._log.exception(
+                    "Front door: operation %s failed", operation
+                )
             request.fail(
                 codes.INTERNAL_ERROR, "internal error; see the agent's log"
             )
@@ -163,6 +176,19 @@ class FrontDoor:
         client = self._doorway.client(number)
         if client is None:
             return
+        if (
+            view.state in states.TERMINAL
+            and view.reason not in codes.AS_WANTED
+            and self._doorway.may_log(view.project_id)
+        ):
+            with context.serving(view.request_id):
+                LOG.info(
+                    "Front door: session %s of project %s is %s: %s",
+                    view.session_id or "(none)",
+                    view.project_id,
+                    view.state,
+                    view.reason,
+                )
         news = messages.notification(
             "session", session=questions.view_members(view)
         )

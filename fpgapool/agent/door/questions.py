@@ -98,7 +98,8 @@ class Questions:
 
         def refusable() -> Members | rules.RequestError:
             try:
-                return call()
+                with request.about():
+                    return call()
             except rules.RequestError as error:
                 return error
 
@@ -115,7 +116,10 @@ class Questions:
                 # Clients send queries too fast; warnings would flood the log.
                 LOG.debug("Dropped a client's query: the queue is full")
             else:
-                self._log.warning("The conductor did not answer: %s", error)
+                with request.about():
+                    self._log.warning(
+                        "The conductor did not answer: %s", error
+                    )
             _fail_unanswered(request)
 
         _begin_question(client)

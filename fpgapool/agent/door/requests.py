@@ -9,6 +9,7 @@ import typing
 from collections.abc import Mapping
 
 from fpgapool import objects
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session
@@ -106,6 +107,7 @@ def open_request(
     user_id: str,
     host_uuid: str,
     secret_sha256: str = "",
+    carrier: carriers.Carrier | None = None,
 ) -> objects.OpenRequest:
     """Check an ``open`` request and return it as an object.
 
@@ -119,5 +121,6 @@ def open_request(
         accelerator=accelerator(members),
         claimed_bytes=rules.check_size_bytes(members.get("size_bytes")),
         secret_sha256=secret_sha256,
+        carrier=carrier,
         **session.FIELDS.checked(members),
     )

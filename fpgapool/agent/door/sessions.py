@@ -22,7 +22,9 @@ from fpgapool.agent.door import doorway
 from fpgapool.agent.door import opens
 from fpgapool.agent.door import requests
 from fpgapool.common.monitoring import ratelimit
+from fpgapool.common.monitoring import tracing
 from fpgapool.rpcapi import conductor as conductor_api
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 
@@ -107,6 +109,20 @@ class Sessions:
     # Operations.
 
     def _open(self, request: doorway.Request) -> None:
+        given = carriers.valid(request.members.get("carrier"))
+        span = tracing.begin(
+            "front door open", given.get(carriers.TRACEPARENT)
+        )
+        try:
+            self._take(request, tracing.within(given, span))
+        except rules.RequestError as error:
+            span.end(error=error.code)
+            raise
+        span.end()
+
+    def _take(
+        self, request: doorway.Request, carrier: carriers.Carrier
+    ) -> None:
         client = request.client
         secret = secrets.token_hex(SECRET_BYTES)
         wanted = requests.open_request(
@@ -115,6 +131,7 @@ class Sessions:
             user_id=client.user_id,
             host_uuid=self.settings.host_uuid,
             secret_sha256=hashlib.sha256(secret.encode()).hexdigest(),
+            carrier=carrier or None,
         )
         self._check_quota(client, request_id=wanted.request_id)
         # Send the answer first: notifications must not precede it.

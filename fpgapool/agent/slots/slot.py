@@ -43,6 +43,8 @@ class WorkerStatus:
     :ivar blocks: statistics of the blocks that the worker keeps.
     :ivar made_for: digest of the configuration that the worker was started
         with.
+    :ivar programming: when it last programmed the slot, and for which
+        generation; None if it has not, or an older worker does not report it.
     :ivar is_stale: whether the worker must be replaced before its next
         assignment; the agent sets this.
     """
@@ -66,6 +68,7 @@ class WorkerStatus:
     last_project_id: str | None = None
     certificate_sha256: str | None = None
     made_for: str = ""
+    programming: Mapping[str, typing.Any] | None = None
     is_stale: bool = False
 
     @classmethod
@@ -163,6 +166,16 @@ _SHAPE = shapes.Members(
         "last_project_id": _NAME,
         "certificate_sha256": CERTIFICATE,
         "made_for": shapes.text(64, printable=True),
+        "programming": shapes.nullable(
+            shapes.Members(
+                {
+                    "generation": GENERATION,
+                    "began_at": _TIME,
+                    "ended_at": _TIME,
+                },
+                others=True,
+            )
+        ),
     },
     others=True,
 )

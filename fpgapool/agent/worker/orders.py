@@ -53,6 +53,7 @@ _ORDER = shapes.Members(
         **_LIMITS,
         "origin_host_uuid": _TEXT,
         "group_id": _TEXT,
+        "request_id": _TEXT,
         "secret_sha256": shapes.matching(
             "([0-9A-Fa-f]{64})?", "64 hexadecimal digits"
         ),

@@ -38,6 +38,7 @@ from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.drivers import selftest
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 
@@ -77,6 +78,7 @@ class Worker:
         self._clear_due_s = math.inf
         # When to report a changed status to the agent.
         self._tell_due_s = math.inf
+        self._programming: dict[str, object] | None = None
         self._lock_fd = process.claim(
             settings.control_socket, settings.data_socket
         )
@@ -256,6 +258,10 @@ class Worker:
         self._execute(self._machine.handle(event, time.monotonic()))
 
     def _execute(self, effects: list[state.Effect]) -> None:
+        order = self._machine.order
+        if order is not None:
+            # Lines about the slot's clean-up belong to it, too.
+            process.REQUEST.request_id = carriers.request_id(order.request_id)
         for effect in effects:
             match effect:
                 case state.Changed(soon):
@@ -308,6 +314,7 @@ class Worker:
     def _program(self, order: state.Order) -> None:
         settings = self._settings
         generation = order.generation
+        began_at = time.time()
         try:
             profile = self._driver.program(
                 settings.device, settings.slot, order.bitstream, order.file
@@ -317,7 +324,9 @@ class Worker:
                     self._driver, settings.device, settings.slot, profile
                 )
                 self._desk.try_memory()
+            self._note_programming(generation, began_at)
         except drivers.DriverError as exc:
+            self._note_programming(generation, began_at)
             LOG.warning("programming failed: %s", exc)
             self.post(
                 state.ProgramFailed(
@@ -339,6 +348,14 @@ class Worker:
             self._sockets.certificate_sha256()
             self._server(order).arm(order, profile)
         self.post(state.Programmed(generation, profile.name))
+
+    def _note_programming(self, generation: int, began_at: float) -> None:
+        """Keep the times for the traces of the agent."""
+        self._programming = {
+            "generation": generation,
+            "began_at": began_at,
+            "ended_at": time.time(),
+        }
 
     def _clear(self, order: state.Order, code: str, message: str) -> None:
         input_bytes, output_bytes = self._server(order).clear(code, message)
@@ -393,6 +410,7 @@ class Worker:
             "last_result": None if result is None else _result_members(result),
             "data_port": self._sockets.tcp_port,
             "certificate_sha256": self._sockets.certificate_sha256(),
+            "programming": self._programming,
         }
 
 

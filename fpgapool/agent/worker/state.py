@@ -64,6 +64,7 @@ class Order:
         empty for a session.
     :ivar secret_sha256: hash of the client's secret as hexadecimal digits; if
         it is empty, the worker creates a secret.
+    :ivar request_id: request of the session, for log lines; may be empty.
     """
 
     session_id: str
@@ -81,6 +82,7 @@ class Order:
     self_test: bool = False
     group_id: str = ""
     secret_sha256: str = ""
+    request_id: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import re
 import time
-import uuid
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
@@ -311,7 +310,10 @@ def _dry_run(call: calls.Call) -> calls.Answer:
 
 
 def _request(call: calls.Call) -> objects.OpenRequest:
-    wanted = {"request_id": str(uuid.uuid4()), **call.body["session"]}
+    wanted = {
+        "request_id": call.caller.request_id,
+        **call.body["session"],
+    }
     for name in wanted.keys() & {"claimed_bytes", "priority"}:
         # JSON Schema also accepts 1e9 as an integer.
         wanted[name] = int(wanted[name])
@@ -327,6 +329,7 @@ def _request(call: calls.Call) -> objects.OpenRequest:
         user_id=call.caller.user_id or "",
         # The client's own claim about its host would not be reliable.
         host_uuid=None,
+        carrier=call.caller.carrier,
     )
 
 

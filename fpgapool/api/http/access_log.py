@@ -14,6 +14,7 @@ from oslo_middleware import request_id
 
 from fpgapool.api.http import middleware
 from fpgapool.common.messaging import context
+from fpgapool.common.monitoring import tracing
 
 LOG = logging.getLogger(__name__)
 
@@ -54,6 +55,10 @@ class AccessLog:
         # Copy them, because inner applications change them.
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")
         code = "500"
+        span = tracing.begin(
+            f"API {_word(method)}", environ.get(middleware.TRACEPARENT)
+        )
+        environ[middleware.TRACEPARENT] = span.traceparent
 
         def start(status: str, *rest: Any) -> Any:
             nonlocal code
@@ -63,6 +68,12 @@ class AccessLog:
         try:
             return self._app(environ, start)
         finally:
+            span.end(
+                error=code if code >= "500" else "",
+                status=int(code),
+                route=environ.get(middleware.ROUTE),
+                request_id=nobody.request_id,
+            )
             caller = environ.get(middleware.CONTEXT, nobody)
             _log(
                 _word(method),

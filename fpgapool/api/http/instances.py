@@ -152,8 +152,10 @@ class InstanceAuth:
             user_id=instance.user_of(record.instance_id),
             project_id=record.project_id,
             roles=[ROLE],
-            request_id=environ.get(request_id.ENV_REQUEST_ID),
-            global_request_id=environ.get(request_id.GLOBAL_REQ_ID),
+        ).of_request(
+            environ[request_id.ENV_REQUEST_ID],
+            environ.get(request_id.GLOBAL_REQ_ID),
+            environ.get(middleware.TRACEPARENT),
         )
         return self._app(environ, start_response)
 

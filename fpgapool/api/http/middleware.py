@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import ipaddress
 import json
-import re
 import urllib.parse
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -20,6 +20,7 @@ from fpgapool.api.http import errors
 from fpgapool.api.http import rights
 from fpgapool.common.messaging import context
 from fpgapool.common.monitoring import ratelimit
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 
 LOG = ratelimit.RateLimitedLog(__name__)
@@ -30,12 +31,14 @@ CONTEXT = "fpgapool.context"
 #: Key of the path of a request's route; it is set once the route is known.
 ROUTE = "fpgapool.route"
 
+#: Key of the W3C trace context of the client; None if there is no valid one.
+TRACEPARENT = "fpgapool.traceparent"
+
 #: Keys of the client's address and the ``Host`` header, as the server itself
 #: received them.
 PEER = "fpgapool.peer"
 HOST = "fpgapool.host"
 
-_REQUEST_ID = re.compile(request_id.ID_FORMAT)
 _GLOBAL_ID_KEY = f"HTTP_{request_id.INBOUND_HEADER}".upper().replace("-", "_")
 
 #: Number of callers whose contexts are cached.
@@ -81,6 +84,26 @@ class Middleware:
         self._app = app
 
 
+class AtFirst(Middleware):
+    """Does something once, when the first request comes.
+
+    Web servers fork after loading the application, and threads do not survive
+    that.
+    """
+
+    def __init__(self, app: Application, action: Callable[[], None]) -> None:
+        super().__init__(app)
+        self._actions = [action]
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        # Only one thread gets it.
+        with contextlib.suppress(IndexError):
+            self._actions.pop()()
+        return self._app(environ, start_response)
+
+
 class RequestId(Middleware):
     """Gives each request an ID, and accepts a global one from the client.
 
@@ -91,8 +114,15 @@ class RequestId(Middleware):
     def __call__(
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        global_id = environ.get(_GLOBAL_ID_KEY, "")
-        if _REQUEST_ID.match(global_id):
+        given = carriers.valid(
+            {
+                carriers.GLOBAL_REQUEST_ID: environ.get(_GLOBAL_ID_KEY),
+                carriers.TRACEPARENT: environ.get("HTTP_TRACEPARENT"),
+            }
+        )
+        environ[TRACEPARENT] = given.get(carriers.TRACEPARENT)
+        global_id = given.get(carriers.GLOBAL_REQUEST_ID)
+        if global_id is not None:
             environ[request_id.GLOBAL_REQ_ID] = global_id
         own_id = oslo_context.generate_request_id()
         environ[request_id.ENV_REQUEST_ID] = own_id
@@ -242,6 +272,7 @@ class Context(Middleware):
         environ[CONTEXT] = self._caller(environ).of_request(
             environ[request_id.ENV_REQUEST_ID],
             environ.get(request_id.GLOBAL_REQ_ID),
+            environ.get(TRACEPARENT),
         )
         return self._app(environ, start_response)
 

@@ -77,12 +77,16 @@ class ApiDoor(doors.Door):
         adapter: Any,
         cancel: cancelling.CancelToken,
         deadline_s: float | None = None,
+        origin: doors.Origin | None = None,
         *,
         require_tls: bool = False,
     ) -> None:
         self._cancel = cancel
         self._requests = apirequests.Requests(
-            adapter, cancel, require_tls=require_tls
+            adapter,
+            cancel,
+            (origin or doors.Origin.new()).headers,
+            require_tls=require_tls,
         )
         self._session_id: str | None = None
         self._revision = -1

@@ -10,6 +10,8 @@ import time
 import typing
 import urllib.parse
 from collections.abc import Callable
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from typing import TypeVar
 
@@ -48,10 +50,12 @@ class Requests:
         self,
         adapter: Any,
         cancel: cancelling.CancelToken,
+        headers: Mapping[str, str] = MappingProxyType({}),
         *,
         require_tls: bool = False,
     ) -> None:
         self._adapter = adapter
+        self._headers = dict(headers)
         self._cancel = cancel
         self._require_tls = require_tls
         self._microversion = _MICROVERSION
@@ -175,6 +179,7 @@ class Requests:
                     path,
                     method,
                     json=body or None,
+                    headers=self._headers,
                     microversion=self._microversion,
                     timeout=timeout_s,
                     raise_exc=False,

@@ -27,13 +27,16 @@ def enter(
     front_door: str | poolapi.PoolApi,
     cancel: cancelling.CancelToken,
     deadline_s: float | None,
+    origin: doors.Origin,
     *,
     require_tls: bool = False,
 ) -> doors.Door:
     """Connect to a front door, or to the API."""
     if isinstance(front_door, str):
-        return frontdoor.FrontDoor(front_door, cancel, deadline_s)
-    return front_door.enter(cancel, deadline_s, require_tls=require_tls)
+        return frontdoor.FrontDoor(front_door, cancel, deadline_s, origin)
+    return front_door.enter(
+        cancel, deadline_s, origin, require_tls=require_tls
+    )
 
 
 @contextlib.contextmanager
@@ -45,14 +48,18 @@ def entered(
     require_tls: bool = False,
 ) -> Iterator[doors.Door]:
     """Connect for a ``with`` block; translate errors of a lost connection."""
-    door = enter(front_door, cancel, deadline_s, require_tls=require_tls)
-    with contextlib.closing(door):
-        try:
-            yield door
-        except doors.TurnedAway as exc:
-            raise exc.error from exc
-        except doors.ConnectionLost as exc:
-            raise errors.FrontDoorUnavailable(str(exc)) from exc
+    origin = doors.Origin.new()
+    with errors.About(origin.request_id):
+        door = enter(
+            front_door, cancel, deadline_s, origin, require_tls=require_tls
+        )
+        with contextlib.closing(door):
+            try:
+                yield door
+            except doors.TurnedAway as exc:
+                raise exc.error from exc
+            except doors.ConnectionLost as exc:
+                raise errors.FrontDoorUnavailable(str(exc)) from exc
 
 
 def pause_until(

@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import socket
 import typing
+import uuid
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import NamedTuple
 from typing import Protocol
+from typing import Self
 from typing import TypedDict
 
 from fpgapool.client import errors
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
@@ -56,6 +60,40 @@ class Closed(TypedDict):
     input_bytes: int
     output_bytes: int
     confirmed: bool
+
+
+class Origin(NamedTuple):
+    """What goes along with all messages of one request to the pool.
+
+    :ivar request_id: appears in the log lines of all services.
+    :ivar traceparent: W3C's trace context; None: nobody traces the request.
+    """
+
+    request_id: str
+    traceparent: str | None = None
+
+    @classmethod
+    def new(cls) -> Self:
+        """Return the origin of a request with a new ID, as in OpenStack."""
+        return cls(f"req-{uuid.uuid4()}")
+
+    @property
+    def members(self) -> dict[str, object]:
+        """The members of each message to a front door."""
+        carrier = {carriers.TRACEPARENT: self.traceparent}
+        return {
+            "request_id": self.request_id,
+            **({"carrier": carrier} if self.traceparent else {}),
+        }
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of each request to the API."""
+        found = {
+            carriers.REQUEST_ID_HEADER: self.request_id,
+            carriers.TRACEPARENT: self.traceparent,
+        }
+        return {name: value for name, value in found.items() if value}
 
 
 class Door(Protocol):

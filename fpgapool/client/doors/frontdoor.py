@@ -110,8 +110,10 @@ class FrontDoor(doors.Door):
         path: str,
         cancel: cancelling.CancelToken,
         deadline_s: float | None = None,
+        origin: doors.Origin | None = None,
     ) -> None:
         self.path = path
+        self._origin = origin or doors.Origin.new()
         self._cancel = cancel
         self._lock = threading.Lock()
         self._messages: collections.deque[messages.Message] = (
@@ -235,8 +237,11 @@ class FrontDoor(doors.Door):
         first_number = self._last_number + 1
         self._last_number += len(requests)
         numbers = range(first_number, first_number + len(requests))
+        about = self._origin.members
         data = b"".join(
-            messages.encode(messages.request(number, operation, **members))
+            messages.encode(
+                messages.request(number, operation, **{**about, **members})
+            )
             for number, (operation, members) in zip(
                 numbers, requests, strict=True
             )
@@ -350,6 +355,7 @@ class FrontDoor(doors.Door):
         """Send a request, ignoring its reply; return whether it was sent."""
         with self._lock:
             self._last_number += 1
+            members = {**self._origin.members, **members}
             message = messages.request(self._last_number, operation, **members)
             try:
                 self._channel.send(
@@ -376,7 +382,7 @@ class FrontDoor(doors.Door):
             # Use a separate token: the session's may already be cancelled.
             token = cancelling.CancelToken()
             try:
-                other = FrontDoor(self.path, token, deadline_s)
+                other = FrontDoor(self.path, token, deadline_s, self._origin)
                 try:
                     other.request(operation, deadline_s, **members)
                     return

@@ -21,6 +21,7 @@ import urllib.parse
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
@@ -427,6 +428,7 @@ class TokenAdapter:
         method: str,
         *,
         json: typing.Any = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
         microversion: str,
         timeout: float,
         **_: object,
@@ -436,7 +438,8 @@ class TokenAdapter:
         :param json: the body; None means no body.
         :raises ConnectionLost: if there is no response.
         """
-        headers = {
+        sent = {
+            **headers,
             "Accept": "application/json",
             "Authorization": f"Bearer {self._credentials.token}",
             "OpenStack-API-Version": f"{self._service_type} {microversion}",
@@ -444,11 +447,11 @@ class TokenAdapter:
         body = None
         if json is not None:
             body = _dumps(json)
-            headers["Content-Type"] = "application/json"
+            sent["Content-Type"] = "application/json"
         url = self._endpoint + path
         try:
             answer = _exchange(
-                method, url, headers, body, timeout, self._credentials.ca_cert
+                method, url, sent, body, timeout, self._credentials.ca_cert
             )
         except (OSError, ValueError) as exc:
             raise doors.ConnectionLost(

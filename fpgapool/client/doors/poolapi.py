@@ -128,6 +128,7 @@ class PoolApi:
         self,
         cancel: cancelling.CancelToken,
         deadline_s: float | None = None,
+        origin: doors.Origin | None = None,
         *,
         require_tls: bool = False,
     ) -> doors.Door:
@@ -142,6 +143,7 @@ class PoolApi:
                 adapter,
                 cancel,
                 deadline_s,
+                origin,
                 require_tls=require_tls,
             )
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import secrets
 import time
 import typing
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
+from fpgapool.client import tracing
 from fpgapool.client.doors import asking
 from fpgapool.client.doors import door as doors
 from fpgapool.client.links import connection as connections
@@ -123,11 +123,12 @@ class _Opening:
                 "checksum requires that a slot processes the whole input, so"
                 " it cannot be combined with meanwhile"
             )
-        request_id = given["request_id"]
-        with checks.refusing():
-            self._members["request_id"] = rules.check_request_id(
-                secrets.token_hex(16) if request_id is None else request_id
-            )
+        self._origin = doors.Origin.new()
+        if given["request_id"] is not None:
+            with checks.refusing():
+                checked = rules.check_request_id(given["request_id"])
+            self._origin = doors.Origin(checked)
+        self._members["request_id"] = self._origin.request_id
         self._params = checks.params(given["params"])
         checks.encoded(self._params)
         self._deadline_s = checks.deadline(timeout_s)
@@ -157,6 +158,13 @@ class _Opening:
         self._is_own = False
 
     def run(self) -> sessions.Session:
+        with errors.About(self._origin.request_id):
+            span = tracing.Span("acc_open")
+            self._origin = self._origin._replace(traceparent=span.traceparent)
+            with span:
+                return self._run()
+
+    def _run(self) -> sessions.Session:
         try:
             self._token.check()
             try:
@@ -196,7 +204,11 @@ class _Opening:
             )
         try:
             door = asking.enter(
-                found, self._token, limit_s, require_tls=self._require_tls
+                found,
+                self._token,
+                limit_s,
+                self._origin,
+                require_tls=self._require_tls,
             )
         except errors.OperationTimeout as exc:
             if limit_s == self._deadline_s:
@@ -367,7 +379,10 @@ class _Opening:
                 "the time limit was exceeded"
             ) from exc
         return sessions.Session(
-            flow, self._token, time.monotonic() - self._started_s
+            flow,
+            self._token,
+            time.monotonic() - self._started_s,
+            self._origin.request_id,
         )
 
 

@@ -57,13 +57,19 @@ class Session(described.Described):
     similar attributes then describe. :attr:`pin` remains the same memory.
 
     :ivar waited_s: seconds from the request until the slot was connected.
+    :ivar request_id: ID of the request; errors of the session have it, too.
     """
 
     def __init__(
-        self, flow: flows.Flow, cancel: cancelling.CancelToken, waited_s: float
+        self,
+        flow: flows.Flow,
+        cancel: cancelling.CancelToken,
+        waited_s: float,
+        request_id: str | None = None,
     ) -> None:
         self.flow = flow
         self.waited_s = waited_s
+        self.request_id = request_id
         self._cancel = cancel
         self._using = threading.Lock()
         self._closed = False
@@ -242,12 +248,15 @@ class Session(described.Described):
             if exc is not None:
                 errors.release_frames(exc)
                 failure = _translated(self.flow, exc)
+                for one in (failure, exc):
+                    if isinstance(one, errors.FpgapoolError):
+                        one.request_id = self.request_id
                 self._broke(failure or exc)
                 if failure is not None:
                     raise failure from exc
         finally:
             # See errors.FpgapoolError.again().
-            failure = None
+            failure = one = None
             self._using.release()
 
     def _check_usable(self) -> None:
@@ -268,6 +277,7 @@ class Session(described.Described):
                 f"interrupted by {type(exc).__name__}",
                 self.flow.acknowledged_bytes,
             )
+            self._failure.request_id = self.request_id
 
     def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
         """Release the slot.

@@ -35,6 +35,7 @@ from oslo_messaging._drivers import common as drivers_common
 
 from fpgapool.common import exception
 from fpgapool.common.messaging import codec
+from fpgapool.common.messaging import context
 from fpgapool.common.messaging import freshness
 from fpgapool.common.messaging import signing
 from fpgapool.common.monitoring import ratelimit
@@ -88,8 +89,9 @@ _SIGNED_METHOD = re.compile(r'\["(\w+)"')
 #: A topic to which no service listens.
 NOBODY = "fpgapool-nobody"
 
-# The context of all messages. It contains no user's token: services do not act
-# on behalf of users, and a token on the bus could be stolen.
+# The context of all messages, to which the serializer adds the request's IDs.
+# It contains no user's token: services do not act on behalf of users, and a
+# token on the bus could be stolen.
 _CONTEXT: dict[str, Any] = {}
 
 _transport: messaging.Transport | None = None
@@ -232,6 +234,7 @@ class Client:
             target(version=self._version),
             timeout=timeout_s,
             retry=SEND_RETRIES,
+            serializer=context.Serializer(),
         )
         self._timeout_s = timeout_s
         self._held = _Held()
@@ -609,6 +612,7 @@ def get_server(
         messaging.Target(topic=topic, server=server),
         list(endpoints),
         access_policy=messaging.DefaultRPCAccessPolicy,
+        serializer=context.Serializer(),
     )
     # The library's own executor starts a thread for each message up to the
     # limit, and each of these threads then wakes up every second.
@@ -620,13 +624,22 @@ def get_server(
     if hand_over is None:
         return server
 
+    process = server._process_incoming
+
+    def process_one(incoming: Sequence[Any]) -> None:
+        try:
+            process(incoming)
+        finally:
+            context.bind(None)
+
     def receive(incoming: Sequence[Any]) -> None:
         # Handing a cast to a pool thread costs more than running most casts.
         if _method_of(incoming[0].message) in casts:
-            server._process_incoming(incoming)
+            process_one(incoming)
         else:
             hand_over(incoming)
 
+    server._process_incoming = process_one
     server._on_incoming = receive
     return server
 

@@ -166,6 +166,23 @@ class Pump:
         """The number of queued inputs."""
         return self._queue.qsize()
 
+    def figures(self) -> dict[str, int]:
+        """Return the pool in a few numbers; any thread may call this.
+
+        They may not fit each other: the engine goes on meanwhile.
+        """
+        pool = self._engine.pool
+        return {
+            "inputs_waiting": self.backlog,
+            "sessions_in_memory": len(pool.sessions.by_id),
+            # The copy is atomic; the engine may change the original.
+            "sessions_queued": sum(dict(pool.sessions.queued).values()),
+            "slots": len(pool.registry.slots),
+            "slots_held": len(pool.holds),
+            "hosts": len(pool.registry.hosts),
+            "groups": len(pool.groups.groups),
+        }
+
     def ask(
         self,
         question: Callable[[questions.Questions], _Answer],

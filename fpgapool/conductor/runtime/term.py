@@ -8,6 +8,7 @@ import functools
 import threading
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -235,6 +236,14 @@ class Term:
         self.committer.stop()
         self._orders.stop()
         self._news.stop()
+
+    def figures(self) -> dict[str, Any]:
+        """Return the pool in a few numbers, without waiting for anything."""
+        return {
+            "epoch": self.epoch,
+            "database_failing": self.committer.failing,
+            **self.pump.figures(),
+        }
 
     def pool_time_s(self) -> float:
         """Return the pool time, which the next leader continues."""

@@ -131,7 +131,7 @@ class CreateSession(ShowSession):
 
     def _create(self, parsed_args: argparse.Namespace) -> sessions.Session:
         # Choose the ID here, so that the user can repeat the request.
-        request_id = parsed_args.request_id or str(uuid.uuid4())
+        request_id = parsed_args.request_id or f"req-{uuid.uuid4()}"
         repeat = (
             f"; to repeat the request safely, add '--request-id {request_id}'"
         )

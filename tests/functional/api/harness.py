@@ -8,6 +8,7 @@ import configparser
 import http.client
 import json
 import pathlib
+import types
 import typing
 from collections.abc import Mapping
 
@@ -65,12 +66,14 @@ def ask(
     *,
     check: bool = True,
     content_type: str = "application/json",
+    headers: Mapping[str, str] = types.MappingProxyType({}),
 ) -> Answer:
     """Send a request, and check what all answers have in common.
 
     :param body: bytes, or what JSON is made of.
     """
     headers = {
+        **headers,
         "X-Auth-Token": token,
         microversion.HEADER: f"{microversion.SERVICE_TYPE} latest",
     }
@@ -181,11 +184,16 @@ class Server(processes.Daemon):
         answer = self.ask("GET", "/v1/pool")
         return answer.status == 200 and not answer.is_recorded
 
-    def open(self, token: str = TOKEN, **members: object) -> Answer:
+    def open(
+        self,
+        token: str = TOKEN,
+        headers: Mapping[str, str] = types.MappingProxyType({}),
+        **members: object,
+    ) -> Answer:
         """Ask for a session."""
         wanted = {"accelerator": "copy", "claimed_bytes": 100_000}
         body = {"session": {**wanted, **members}}
-        return self.ask("POST", "/v1/sessions", token, body)
+        return self.ask("POST", "/v1/sessions", token, body, headers=headers)
 
     def show(self, session_id: str, token: str = TOKEN) -> Answer:
         return self.ask("GET", f"/v1/sessions/{session_id}", token)

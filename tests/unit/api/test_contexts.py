@@ -62,7 +62,9 @@ def test_each_header_counts(made, name: str) -> None:
     """A caller who differs in one of them has no other's context."""
     for headers in ({name: "one"}, {name: "two"}, {}, {name: "one"}):
         found = made(**headers)
-        expected = context.RequestContext.from_environ(headers, request_id=OWN)
+        expected = context.RequestContext.from_environ(
+            headers, request_id=OWN
+        ).of_request(OWN, None)
         assert found.seen_by_policies == expected.seen_by_policies
         assert vars(found) == vars(expected)
 

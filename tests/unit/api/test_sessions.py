@@ -171,7 +171,7 @@ def test_dry_run_is_a_flag(world):
 def test_a_request_without_a_name_gets_one(world):
     first, second = (_open(world).json["session"] for _ in range(2))
     assert first["request_id"] != second["request_id"]
-    assert uuid.UUID(first["request_id"])
+    assert uuid.UUID(first["request_id"].removeprefix("req-"))
 
 
 @pytest.mark.parametrize(

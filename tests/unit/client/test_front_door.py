@@ -274,6 +274,7 @@ def test_a_confirmed_close_waits_for_no_reply(listener) -> None:
     door.close()
     message = read(first)
     assert message.pop("id") is not None
+    assert message.pop("request_id").startswith("req-")
     assert message == {"op": "close", **closed(confirmed=True)}
 
 
@@ -311,5 +312,6 @@ def test_a_close_that_no_worker_confirmed_waits_for_the_next_agent(
     )
     message = told.result(TIMEOUT_S)
     assert message.pop("id") is not None
+    assert message.pop("request_id").startswith("req-")
     assert message == {"op": "close", **closed(confirmed=False)}
     door.close()

@@ -131,7 +131,9 @@ def test_connecting_and_asking_have_one_limit(
 ) -> None:
     limits_s: list[float | None] = []
 
-    def connect(_path: str, _token: object, limit_s: float | None) -> Door:
+    def connect(
+        _path: str, _token: object, limit_s: float | None, _origin: object
+    ) -> Door:
         limits_s.append(limit_s)
         return Door(limits_s)
 

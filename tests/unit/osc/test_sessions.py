@@ -49,7 +49,8 @@ def test_create() -> None:
     assert app.rows(session.CreateSession, "aes", "1000")["state"] == "QUEUED"
     (call,) = app.client.create_session.mock_calls
     request_id = call.kwargs.pop("request_id")
-    assert len(request_id) == 36
+    assert request_id.startswith("req-")
+    assert len(request_id) == 40
     assert call.kwargs == {"accelerator": "aes", "claimed_bytes": 1000}
     app.client.get_session.assert_not_called()
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -100,6 +101,10 @@ class Hold(abc.ABC):
     @abc.abstractmethod
     def ordered(self) -> dict[str, Any]:
         """Return the holder's part of the order to prepare the slot."""
+
+    def about(self) -> contextlib.AbstractContextManager[None]:
+        """Make the log lines of a block show the holder's request."""
+        return contextlib.nullcontext()
 
     # -- the assignment ----------------------------------------------------
 

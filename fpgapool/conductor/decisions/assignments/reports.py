@@ -334,13 +334,14 @@ class Reports(parts.Room):
         self, hold: holds.Hold, result: objects.SessionResult | None
     ) -> None:
         reason = result.code if result else codes.PREPARE_FAILED
-        LOG.warning(
-            "Slot %s could not be prepared for %s %s: %s",
-            hold.slot,
-            hold.holder.kind.value,
-            hold.public_id,
-            reason,
-        )
+        with hold.about():
+            LOG.warning(
+                "Slot %s could not be prepared for %s %s: %s",
+                hold.slot,
+                hold.holder.kind.value,
+                hold.public_id,
+                reason,
+            )
         self._hosts.fail_preparation(
             hold, reason, result.message if result else ""
         )

@@ -9,6 +9,7 @@ import dataclasses
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.common.monitoring import tracing
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import agent_orders
 from fpgapool.conductor.decisions.assignments import charging
@@ -75,6 +76,9 @@ class Serving(parts.Room):
         else:
             session = self._sessions.by_job[order.job_id]
             hold = self._begin_session(session, order.slot_id)
+        if LOG.isEnabledFor(logging.DEBUG):
+            with hold.about():
+                LOG.debug("%s gets slot %s", hold.public_id, hold.slot)
         hold.ordered_at = self._clock.now
         self.entered(hold)
         self._outbox.send(agent_orders.assign(hold, self._settings))
@@ -93,6 +97,7 @@ class Serving(parts.Room):
         if not session.generation:
             self._counts.waits_s.observe(waited_s)
         session.skips = self._core.skips(session.job_id)
+        span = session.span_of_wait(self._clock.now)
         hold = self.hold_for_session(
             session,
             slot_id,
@@ -100,6 +105,8 @@ class Serving(parts.Room):
             self._bitstream(session.accelerator, slot_id),
         )
         hold.offer = _offer_for(hold)
+        span.end(self._clock.now, slot=str(hold.slot))
+        hold.carrier = tracing.within(session.carrier, span)
         return hold
 
     def _bitstream(
@@ -224,13 +231,14 @@ class Serving(parts.Room):
     def _lose(
         self, hold: holds.Hold, reason: str, *, tells_agent: bool
     ) -> None:
-        LOG.info(
-            "%s %s loses slot %s: %s",
-            hold.holder.kind.value.capitalize(),
-            hold.public_id,
-            hold.slot,
-            reason,
-        )
+        with hold.about():
+            LOG.info(
+                "%s %s loses slot %s: %s",
+                hold.holder.kind.value.capitalize(),
+                hold.public_id,
+                hold.slot,
+                reason,
+            )
         if tells_agent:
             self._outbox.send(agent_orders.release(hold, reason))
         self.forget(hold)
@@ -339,9 +347,12 @@ class Serving(parts.Room):
 
         :param yields: whether it queues after all waiting sessions.
         """
-        LOG.info(
-            "Session %s waits for another slot: %s", session.session_id, reason
-        )
+        with session.about():
+            LOG.info(
+                "Session %s waits for another slot: %s",
+                session.session_id,
+                reason,
+            )
         session.wait_again(reason, message or _WHY.get(reason, ""))
         # The wait timeout restarts: the session has had a slot.
         waited_s = self._clock.pool_time - session.arrival_s

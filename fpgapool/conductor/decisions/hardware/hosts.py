@@ -194,11 +194,12 @@ class Hosts(parts.Room):
     # -- preparations ------------------------------------------------------
 
     def _prepare_timed_out(self, hold: holds.Hold) -> None:
-        LOG.warning(
-            "Slot %s was not prepared within %.0f s",
-            hold.slot,
-            self._settings.prepare_timeout_s,
-        )
+        with hold.about():
+            LOG.warning(
+                "Slot %s was not prepared within %.0f s",
+                hold.slot,
+                self._settings.prepare_timeout_s,
+            )
         self._outbox.send(agent_orders.release(hold, codes.PREPARE_TIMEOUT))
         # Programming may still be running, so the slot is out of service until
         # a report shows that it is idle.

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from oslo_log import log as logging
+
 from fpgapool import objects
 from fpgapool.common.monitoring import tallies
 from fpgapool.conductor.decisions import effects
@@ -19,6 +21,8 @@ from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+
+LOG = logging.getLogger(__name__)
 
 #: A session's row id, and the host of the calling front door.
 _Caller = tuple[int, str | None]
@@ -97,10 +101,22 @@ class Lives(parts.Room):
         """End a session; its slot must be released later."""
         now = self._clock.now
         was_queued = session.hold is None and session.live
+        if was_queued:
+            error = "" if code in codes.AS_WANTED else code
+            session.span_of_wait(now).end(now, error=error)
         session.finish(state, code, message, now, self._clock.pool_time)
         if was_queued:
             self._sessions.count_queued(session, -1)
         self._counts.ended[state, tallies.known(code)] += 1
+        if code not in codes.AS_WANTED:
+            with session.about():
+                LOG.info(
+                    "Session %s of project %s is %s: %s",
+                    session.session_id,
+                    session.project_id,
+                    state,
+                    code,
+                )
         met = None if session.judged else session.deadline_met
         session.judged = session.judged or met is not None
         counts = bool(session.generation) and not session.counted

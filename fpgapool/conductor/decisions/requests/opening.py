@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import uuid
 from collections.abc import Callable
@@ -13,8 +14,10 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.common import exception
+from fpgapool.common.messaging import context
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.common.monitoring import tallies
+from fpgapool.common.monitoring import tracing
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import parts
@@ -35,6 +38,7 @@ from fpgapool.core import what_if
 from fpgapool.core.queues import overruns
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance as instance_objects
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
@@ -73,10 +77,8 @@ class Opening(parts.Room):
     def _open(self, item: inputs.Open) -> None:
         request = item.request
         if self._clock.now > item.awaited_until:
-            LOG.info(
-                "Request %s arrived too late and is ignored",
-                request.request_id[:80],
-            )
+            with _about(request):
+                LOG.info("A request arrived too late and is ignored")
             return
         known = self._sessions.by_request.get(
             (request.project_id, request.request_id)
@@ -250,12 +252,17 @@ class Opening(parts.Room):
         future: effects.ViewFuture,
         error: admission.Rejected,
     ) -> None:
-        LOG.info(
-            "Request %s of project %s refused: %s",
-            request.request_id[:80],
-            request.project_id,
-            error.code,
-        )
+        now, carrier = self._clock.now, carriers.valid(request.carrier)
+        tracing.begin(
+            "conductor queue", carrier.get(carriers.TRACEPARENT), now
+        ).end(now, error=error.code)
+        with _about(request):
+            LOG.info(
+                "Request %s of project %s refused: %s",
+                request.request_id[:80],
+                request.project_id,
+                error.code,
+            )
         self._counts.refused[tallies.known(error.code)] += 1
         view = admission.refusal(request, error, self._clock.now)
         self._outbox.send(effects.EarlyReply(future, view))
@@ -511,6 +518,16 @@ def _dry_run_of(
     )
 
 
+def _about(
+    request: objects.OpenRequest,
+) -> contextlib.AbstractContextManager[None]:
+    """Make the log lines of a block show a request."""
+    return context.serving(
+        carriers.request_id(request.request_id),
+        carriers.valid(request.carrier),
+    )
+
+
 def _may_be_connected(session: sessions.Session) -> bool:
     """Whether its client is connected, or may be on a host that is down."""
     return session.hold is not None and (
@@ -528,12 +545,13 @@ def _is_door(
     """
     if host_uuid is None or host_uuid in session.front_doors:
         return True
-    _OFTEN.warning(
-        "%s: %s of session %s by host %.80r is refused: the session was not"
-        " opened at its front door",
-        codes.MESSAGE_REFUSED,
-        method,
-        session.session_id,
-        host_uuid,
-    )
+    with session.about():
+        _OFTEN.warning(
+            "%s: %s of session %s by host %.80r is refused: the session was"
+            " not opened at its front door",
+            codes.MESSAGE_REFUSED,
+            method,
+            session.session_id,
+            host_uuid,
+        )
     return False

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import contextlib
 import dataclasses
 import functools
 import math
@@ -16,6 +17,8 @@ from typing import Any
 from typing import NamedTuple
 
 from fpgapool import objects
+from fpgapool.common.messaging import context
+from fpgapool.common.monitoring import tracing
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import holds
@@ -24,6 +27,7 @@ from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import instance
+from fpgapool.vocabulary import carriers
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import names
@@ -80,6 +84,7 @@ class SessionHold(holds.Hold):
         lose its slot; 0: no borders.
     :ivar is_left: whether its client is already waiting for another slot.
     :ivar failure: why the slot could not be prepared, for the session's owner.
+    :ivar carrier: what the order to the agent carries.
     """
 
     session: Session
@@ -88,6 +93,7 @@ class SessionHold(holds.Hold):
     quanta: int = 0
     is_left: bool = False
     failure: str = ""
+    carrier: carriers.Carrier = dataclasses.field(default_factory=dict)
     booked_bytes: tuple[int, int] = (0, 0)
 
     @property
@@ -154,10 +160,14 @@ class SessionHold(holds.Hold):
             output_bytes=max(result.output_bytes, output_bytes),
         )
 
+    def about(self) -> contextlib.AbstractContextManager[None]:
+        return self.session.about()
+
     def ordered(self) -> dict[str, Any]:
         return {
             **_ordered(self.session),
             "origin_host_uuid": self.session.host_uuid,
+            "carrier": self.carrier or self.session.carrier or None,
         }
 
 
@@ -179,6 +189,7 @@ class Session:
         slot is still being revoked.
     :ivar secret_sha256: hash of the secret that its front door created; empty:
         ``secret`` applies.
+    :ivar carrier: its request's; a new leader does not know it.
     """
 
     row_id: int
@@ -195,6 +206,7 @@ class Session:
     endpoints: tuple[objects.Endpoint, ...] = ()
     certificate_sha256: str | None = None
     front_doors: frozenset[str] = frozenset()
+    carrier: carriers.Carrier = dataclasses.field(default_factory=dict)
     #: Whether it has been counted in its project's usage.
     counted: bool = False
     #: Whether its deadline has been counted in the usage as met or missed.
@@ -253,6 +265,23 @@ class Session:
                 f" {self.slot_id}, generation {self.generation}, cannot"
                 f" {event} {' '.join(to)}"
             )
+
+    def about(self) -> contextlib.AbstractContextManager[None]:
+        """Make the log lines of a block show the session's request."""
+        return context.serving(self.request_id, self.carrier)
+
+    def span_of_wait(self, now: float) -> tracing.Span:
+        """Begin the span of its wait for a slot, which ends now.
+
+        Only the begin of its first wait is known.
+        """
+        return tracing.begin(
+            "conductor queue",
+            self.carrier.get(carriers.TRACEPARENT),
+            now if self.generation else self.queued_at,
+            session_id=self.session_id,
+            accelerator=self.accelerator,
+        )
 
     @property
     def request_key(self) -> tuple[str, str]:
@@ -467,6 +496,7 @@ def requested(
     """Return a session's members; a request can only lower limits."""
     values = _from_request(request)
     values["secret_sha256"] = request.secret_sha256
+    values["carrier"] = carriers.valid(request.carrier)
     for name in ("wait_timeout_s", "connect_timeout_s", "resume_grace_s"):
         limit, value = getattr(settings, name), values[name]
         values[name] = limit if value is None else min(value, limit)
