@@ -443,7 +443,8 @@ class Agent:
         slot = self.table.slot(key)
         before = slot.standing()
         effects = event(self.table, key, *arguments, self._clock.now())
-        self._counts.count_result(key, slot.last_result)
+        for result in (slot.previous_result, slot.last_result):
+            self._counts.count_result(key, result)
         if slot.standing() != before:
             self._take_standing()
         self._carry_out(effects)
@@ -475,8 +476,8 @@ class Agent:
                     self._reporter.prepared(effect)
                 case orders.KeepGroup(epoch, order):
                     self.desks.keep(epoch, order)
-                case orders.Changed():
-                    self._reporter.soon()
+                case orders.Changed(at_once):
+                    self._reporter.soon(at_once=at_once)
 
     def _send_order(self, order: orders.ToWorker) -> None:
         if order.operation == "assign":

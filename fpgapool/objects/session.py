@@ -207,7 +207,12 @@ class AssignRequest(base.Payload):
     :param offer: where the client connects, from an earlier report. With an
         offer, the conductor need not be notified immediately when the slot is
         ready.
+    :param after_generation: the assignment that must end first; 0: the slot
+        is free. If it does not end soon, the agent gives the order back: it
+        reports the order's generation as seen, and the slot's holder as it was.
     """
+
+    VERSION = "1.1"
 
     host_uuid: str
     device: str
@@ -232,6 +237,7 @@ class AssignRequest(base.Payload):
     quantum_bytes: int = 0
     secret_sha256: str = ""
     offer: Offer | None = None
+    after_generation: int = base.added(1, 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

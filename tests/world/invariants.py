@@ -187,7 +187,7 @@ class Watcher:
 
     def _sessions(self, brain: engine.Engine) -> None:
         held: dict[int, int] = {}
-        for hold in brain.pool.holds.values():
+        for hold in _with_successors(brain.pool):
             if isinstance(hold, sessions.SessionHold) and hold.wanted:
                 row_id = hold.session.row_id
                 held[row_id] = held.get(row_id, 0) + 1
@@ -626,6 +626,15 @@ class Watcher:
             "let go twice",
             ends,
         )
+
+
+def _with_successors(pool: pools.Pool) -> list[holds.Hold]:
+    return [
+        each
+        for hold in pool.holds.values()
+        for each in (hold, hold.successor)
+        if each is not None
+    ]
 
 
 def _is_needed(hold: holds.Hold) -> bool:

@@ -104,6 +104,9 @@ def _members(cls: type) -> tuple[str, ...]:
 
 _STATUS = _members(WorkerStatus)
 _FREE = frozenset({states.SLOT_IDLE, states.SLOT_FAULTY})
+_OFFERED = frozenset(
+    {states.SLOT_IDLE, states.SLOT_READY, states.SLOT_ACTIVE}
+)
 _BYTES = ("input_bytes", "output_bytes", "blocks")
 _all_but_bytes = operator.attrgetter(
     *(name for name in _STATUS if name not in _BYTES)
@@ -186,6 +189,8 @@ class Slot:
     :ivar refetched: whether the first file was damaged and is fetched again.
     :ivar released: whether a release of the last assignment was requested.
     :ivar leaving: whether the worker is about to be replaced.
+    :ivar next: an order that begins when the holder has left.
+    :ivar next_until_s: when it is given back instead.
     :ivar secret: secret that admits the holder's client once; empty if the
         client has its own; None if it is unknown here.
     :ivar leave_asked_s: when the desk was first ordered to release the slot.
@@ -205,6 +210,8 @@ class Slot:
     bitstream_path: str | None = None
     refetched: bool = False
     released: bool = False
+    next: objects.AssignRequest | None = None
+    next_until_s: float = 0.0
     resources: Mapping[str, int] | None = None
     leaving: bool = False
     seen_generation: int = 0
@@ -295,6 +302,27 @@ class Slot:
         if self.status.state == states.SLOT_FAULTY:
             return "the slot is faulty: it could not be scrubbed"
         return None
+
+    def wait_for_holder(
+        self, request: objects.AssignRequest, until_s: float
+    ) -> bool:
+        """Keep an order until the holder has left.
+
+        :returns: False if it is not for after this holder.
+        """
+        holder, known = self.holder(), self.next
+        if holder is None or holder.generation != request.after_generation:
+            return False
+        if known is None or known.generation < request.generation:
+            self.next, self.next_until_s = request, until_s
+        return True
+
+    def give_next_back(self) -> list[orders.Effect]:
+        """Refuse the waiting order, as the slot keeps its holder."""
+        assert self.next is not None
+        self.seen_generation = self.next.generation
+        self.next = None
+        return [orders.Changed(at_once=True)]
 
     def forget_holder(self) -> None:
         self.pending = None
@@ -569,7 +597,7 @@ class Slot:
             last_result=self.last_result,
             energy_j=energy_j,
             previous_result=self.previous_result,
-            offer=self._offer(address) if holder is None else None,
+            offer=None if self.pending else self._offer(address),
             beyond_claim=bool(running and running.beyond_claim),
         )
 
@@ -578,7 +606,8 @@ class Slot:
         status = self.status
         if (
             status is None
-            or status.state != states.SLOT_IDLE
+            or status.state not in _OFFERED
+            or status.is_member
             or status.is_stale
             or self.fault is not None
             or self.leaving

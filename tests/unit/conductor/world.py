@@ -707,7 +707,8 @@ class Conductor:
             assert session.state == row.state
             held = [
                 hold
-                for hold in holds.values()
+                for holder in holds.values()
+                for hold in (holder, holder.successor)
                 if isinstance(hold, sessions.SessionHold)
                 and hold.session.row_id == row_id
                 and not hold.abandoned
