@@ -187,7 +187,7 @@ class Watcher:
 
     def _sessions(self, brain: engine.Engine) -> None:
         held: dict[int, int] = {}
-        for hold in _with_successors(brain.pool):
+        for hold in brain.pool.holds.with_successors():
             if isinstance(hold, sessions.SessionHold) and hold.wanted:
                 row_id = hold.session.row_id
                 held[row_id] = held.get(row_id, 0) + 1
@@ -626,15 +626,6 @@ class Watcher:
             "let go twice",
             ends,
         )
-
-
-def _with_successors(pool: pools.Pool) -> list[holds.Hold]:
-    return [
-        each
-        for hold in pool.holds.values()
-        for each in (hold, hold.successor)
-        if each is not None
-    ]
 
 
 def _is_needed(hold: holds.Hold) -> bool:

@@ -106,6 +106,8 @@ class Restoring(parts.Room):
             ),
             model.Phase.PREPARING,
         )
+        if session.hold is not None:
+            session.hold.ordered_at = self._clock.now
         return True
 
     def adopt(self, record: db_api.SessionRecord) -> None:

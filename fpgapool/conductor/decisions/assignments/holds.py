@@ -242,6 +242,12 @@ class Holds(dict[int, Hold]):
             return None
         return hold
 
+    def with_successors(self) -> Iterator[Hold]:
+        for hold in self.values():
+            yield hold
+            if hold.successor is not None:
+                yield hold.successor
+
     def members(self) -> Iterator[Member]:
         """Yield the assignments to groups."""
         for hold in self.values():

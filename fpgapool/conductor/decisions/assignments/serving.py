@@ -379,6 +379,8 @@ class Serving(parts.Room):
         if hold.revoked or not isinstance(hold, sessions.SessionHold):
             self.free(hold, self._clock.now)
             return
+        if hold.former is not None:
+            self._holds.candidates.pop(hold.former.generation, None)
         session = hold.session
         self._link.tell(events.HolderStays(hold.slot.id, hold.generation))
         secret_sha256 = session.secret_sha256

@@ -46,12 +46,11 @@ class Succession(parts.Room):
             is_past = (
                 self._clock.now - hold.assigned_at > _YOUNG_S
                 or hold.tries >= _TRIES
-                or hold.successor is not None
                 or self._holds.get(hold.slot.id) is not hold
             )
             if is_past or not self._is_short(hold):
                 del candidates[generation]
-            elif self._leaves_soon(hold):
+            elif hold.successor is None and self._leaves_soon(hold):
                 hold.tries += 1
                 found = True
                 self._link.tell(

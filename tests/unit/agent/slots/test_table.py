@@ -141,14 +141,27 @@ def test_an_idle_slot_says_where_a_client_can_come():
     assert told_line(tab).offer is None
 
 
-@pytest.mark.parametrize("state", ["preparing", "ready", "active"])
-def test_a_slot_in_use_offers_nothing(state):
+@pytest.mark.parametrize(
+    ("state", "is_member", "offers"),
+    [
+        ("preparing", False, False),
+        ("ready", False, True),
+        ("active", False, True),
+        ("active", True, False),
+        ("detached", False, False),
+    ],
+)
+def test_a_slot_in_use_says_where_the_next_client_can_come(
+    state, is_member, offers
+):
     tab = factories.make_table()
     steps.up(tab)
     tab.assign(steps.EPOCH, factories.assign_request(7), 0.0)
     assert told_line(tab).offer is None
-    tab.worker_status(steps.KEY, factories.status(state, 7), 0.0)
-    assert told_line(tab).offer is None
+    tab.worker_status(
+        steps.KEY, factories.status(state, 7, is_member=is_member), 0.0
+    )
+    assert bool(told_line(tab).offer) == offers
 
 
 def offered(**changes: object) -> table.SlotTable:
@@ -431,11 +444,11 @@ def test_the_death_of_an_idle_worker_keeps_the_last_result():
     assert steps.report(tab).last_result == done
 
 
-def test_a_lost_control_connection_changes_nothing():
+def test_a_lost_control_connection_changes_nothing_for_the_holder():
     tab = steps.ready()
-    before = tab.device_reports()
+    before = dataclasses.replace(steps.report(tab), offer=None)
     tab.worker_disconnected(steps.KEY)
-    assert tab.device_reports() == before
+    assert steps.report(tab) == before
 
 
 def test_a_recycled_worker_hands_the_assignment_to_its_successor():
