@@ -3,6 +3,7 @@
 """The conductor and the core agree on the holders of slots."""
 
 from fpgapool.conductor.decisions import pool as pools
+from fpgapool.core import model
 
 
 def check(pool: pools.Pool) -> None:
@@ -33,6 +34,7 @@ def check(pool: pools.Pool) -> None:
             assert hold.core is leaving, f"{hold} leaves slot {slot_id}"
             assert hold.successor is not None, f"{hold} has no successor"
             hold = hold.successor
+            assert hold.phase is model.Phase.PREPARING, f"{hold} is too early"
         else:
             assert hold.successor is None, f"{hold} does not leave"
         assert hold.core is assigned[slot_id], assigned

@@ -92,8 +92,6 @@ def _check_assignments(
     assignments = view.slots.assignments
     for slot_id, hold in leaving.items():
         successor = assignments[slot_id]
-        if successor.phase is not model.Phase.PREPARING:
-            raise InvariantError(f"slot {slot_id} has two holders")
         if successor.generation <= hold.generation:
             raise InvariantError(f"slot {slot_id}: an older successor")
         if hold.record is None or hold.record.slot_id != slot_id:
