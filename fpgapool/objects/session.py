@@ -209,7 +209,7 @@ class AssignRequest(base.Payload):
         ready.
     :param after_generation: the assignment that must end first; 0: the slot
         is free. If it does not end soon, the agent gives the order back: it
-        reports the order's generation as seen, and the slot's holder as it was.
+        reports the order's generation as seen, and the holder as it was.
     """
 
     VERSION = "1.1"

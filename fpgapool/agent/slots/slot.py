@@ -104,9 +104,7 @@ def _members(cls: type) -> tuple[str, ...]:
 
 _STATUS = _members(WorkerStatus)
 _FREE = frozenset({states.SLOT_IDLE, states.SLOT_FAULTY})
-_OFFERED = frozenset(
-    {states.SLOT_IDLE, states.SLOT_READY, states.SLOT_ACTIVE}
-)
+_OFFERED = frozenset({states.SLOT_IDLE, states.SLOT_READY, states.SLOT_ACTIVE})
 _BYTES = ("input_bytes", "output_bytes", "blocks")
 _all_but_bytes = operator.attrgetter(
     *(name for name in _STATUS if name not in _BYTES)

@@ -91,9 +91,7 @@ class Restoring(parts.Room):
             or holder.successor is not None
         ):
             return False
-        self._link.tell(
-            events.HolderLeaves(holder.slot.id, holder.generation)
-        )
+        self._link.tell(events.HolderLeaves(holder.slot.id, holder.generation))
         session = self._lives.of_record(record)
         self._sessions.add(session)
         self._serving.restore_session(

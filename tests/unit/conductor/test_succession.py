@@ -127,7 +127,9 @@ def test_others_wait_for_the_release(pool, holders, nexts):
 def test_a_slot_that_is_free_needs_no_successors():
     pool = test_offers.make_pool(slots=2)
     two(pool)
-    assert [h.former for h in pool.memory.holds.with_successors()] == [None] * 2
+    assert [h.former for h in pool.memory.holds.with_successors()] == [
+        None
+    ] * 2
 
 
 def test_the_next_leader_knows_the_successor(pool):

@@ -512,10 +512,10 @@ class Serving(parts.Room):
         not give it back by itself.
         """
         waits_s = self._clock.now - successor.ordered_at
-        if successor.revoked or waits_s > _SUCCESSOR_S:
-            if self._may_repeat(successor):
-                reason = successor.revoked or codes.SUPERSEDED
-                self._outbox.send(agent_orders.release(successor, reason))
+        is_due = successor.revoked or waits_s > _SUCCESSOR_S
+        if is_due and self._may_repeat(successor):
+            reason = successor.revoked or codes.SUPERSEDED
+            self._outbox.send(agent_orders.release(successor, reason))
 
     def ask_secret(self, hold: sessions.SessionHold) -> None:
         """Order the agent to issue a new secret."""

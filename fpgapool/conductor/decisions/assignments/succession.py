@@ -53,9 +53,7 @@ class Succession(parts.Room):
             elif hold.successor is None and self._leaves_soon(hold):
                 hold.tries += 1
                 found = True
-                self._link.tell(
-                    events.HolderLeaves(hold.slot.id, generation)
-                )
+                self._link.tell(events.HolderLeaves(hold.slot.id, generation))
         return found
 
     def _is_short(self, hold: holds.Hold) -> bool:

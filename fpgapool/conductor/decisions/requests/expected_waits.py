@@ -222,9 +222,9 @@ class ExpectedWaits:
             self._running[slot_id] = self._leaving.pop(slot_id)
 
     def _release(self, slot_id: int, now: float) -> None:
-        job, began_s = self._leaving.pop(
-            slot_id, None
-        ) or self._running.pop(slot_id, (None, None))
+        job, began_s = self._leaving.pop(slot_id, None) or self._running.pop(
+            slot_id, (None, None)
+        )
         if slot_id in self._running:
             # Its successor begins.
             self._running[slot_id] = self._running[slot_id][0], now
