@@ -18,6 +18,8 @@ from fpgapool.agent.groupdesk.decisions import locks
 from fpgapool.agent.groupdesk.decisions import members as desk_members
 from fpgapool.agent.groupdesk.decisions import model as desk_model
 from fpgapool.agent.groupdesk.decisions import queues
+from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import slot as slots
 from fpgapool.agent.slots import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import service as worker_service
@@ -105,6 +107,31 @@ def drain_forgets_ready_sessions() -> None:
         return (slot for slot in taken(room) if slot.id not in ready)
 
     operators.Operators.taken = forgetful  # type: ignore[method-assign]
+
+
+@_bug("an assignment is not recorded as it is")
+def successor_recorded_in_place_of_the_holder() -> None:
+    save = holds.Holds.save
+
+    def hasty(all_holds: holds.Holds, hold: holds.Hold) -> None:
+        former, hold.former = hold.former, None
+        save(all_holds, hold)
+        hold.former = former
+
+    holds.Holds.save = hasty  # type: ignore[method-assign]
+
+
+@_bug("an order that was given back begins")
+def order_begun_that_was_given_back() -> None:
+    give_back = slots.Slot.give_next_back
+
+    def keeping(slot: slots.Slot) -> list[orders.Effect]:
+        order = slot.next
+        done = give_back(slot)
+        slot.next = order
+        return done
+
+    slots.Slot.give_next_back = keeping  # type: ignore[method-assign]
 
 
 @_bug("an agent obeys a former leader")
