@@ -40,6 +40,8 @@ class WorkerStatus:
 
     :ivar is_member: whether the holder is a group; ``session_id`` is then the
         group's id.
+    :ivar previous_result: the result before ``last_result``, which a new agent
+        may have to report.
     :ivar blocks: statistics of the blocks that the worker keeps.
     :ivar made_for: digest of the configuration that the worker was started
         with.
@@ -67,6 +69,7 @@ class WorkerStatus:
     certificate_sha256: str | None = None
     made_for: str = ""
     is_stale: bool = False
+    previous_result: objects.SessionResult | None = None
 
     @classmethod
     def from_members(
@@ -83,8 +86,9 @@ class WorkerStatus:
             holder.count(None) == 1
         ):
             raise shapes.Invalid("status.state", "does not fit the holder")
-        if (result := known["last_result"]) is not None:
-            known["last_result"] = objects.SessionResult(**result)
+        for name in ("last_result", "previous_result"):
+            if (result := known.get(name)) is not None:
+                known[name] = objects.SessionResult(**result)
         known["is_stale"] = bool(known.get("was_member")) or (
             known.get("made_for", "") != made_for
         )
@@ -126,6 +130,22 @@ _HOLDER = shapes.matching(
 )
 # By the wall clock; databases take any such time.
 _TIME = shapes.number(0, 10**10)
+_RESULT = shapes.nullable(
+    shapes.Members(
+        {
+            "session_id": _HOLDER,
+            "generation": GENERATION,
+            "state": shapes.one_of(states.RESULTS),
+            "code": CODE,
+            "message": shapes.legible(1000),
+            "input_bytes": COUNT,
+            "output_bytes": COUNT,
+            "started_at": shapes.nullable(_TIME),
+            "finished_at": _TIME,
+        },
+        others=True,
+    )
+)
 _SHAPE = shapes.Members(
     {
         "state": shapes.one_of(states.SLOT_MOVES),
@@ -136,22 +156,7 @@ _SHAPE = shapes.Members(
         "programmed": _NAME,
         "input_bytes": COUNT,
         "output_bytes": COUNT,
-        "last_result": shapes.nullable(
-            shapes.Members(
-                {
-                    "session_id": _HOLDER,
-                    "generation": GENERATION,
-                    "state": shapes.one_of(states.RESULTS),
-                    "code": CODE,
-                    "message": shapes.legible(1000),
-                    "input_bytes": COUNT,
-                    "output_bytes": COUNT,
-                    "started_at": shapes.nullable(_TIME),
-                    "finished_at": _TIME,
-                },
-                others=True,
-            )
-        ),
+        "last_result": _RESULT,
         "data_port": shapes.nullable(COUNT),
     },
     {
@@ -164,6 +169,7 @@ _SHAPE = shapes.Members(
         "last_project_id": _NAME,
         "certificate_sha256": CERTIFICATE,
         "made_for": shapes.text(64, printable=True),
+        "previous_result": _RESULT,
     },
     others=True,
 )
@@ -429,6 +435,8 @@ class Slot:
         self.seen_generation = max(
             self.seen_generation, status.seen_generation
         )
+        if is_first and self.previous_result is None:
+            self.previous_result = status.previous_result
         self._confirm_pending(status, now)
         effects = self._fetch_again(status)
         if self.pending is None:

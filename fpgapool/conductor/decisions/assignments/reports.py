@@ -189,7 +189,7 @@ class Reports(parts.Room):
         """
         result = line.last_result
         if line.generation == successor.generation:
-            # The agent has restarted, and does not know the former's result.
+            # Agent and worker have lost the former's result.
             self._vanished(hold)
         elif hold.generation == (
             line.generation or (result and result.generation)

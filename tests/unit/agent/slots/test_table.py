@@ -726,3 +726,11 @@ def test_the_next_order_fails_if_the_slot_does():
         codes.SLOT_FAULTY,
     )
     assert line.previous_result == factories.result(7)
+
+
+def test_a_new_agent_tells_the_result_before_the_holder():
+    tab = factories.make_table()
+    tab.worker_connected(steps.KEY)
+    status = factories.status("active", 8, previous_result=factories.result(7))
+    tab.worker_status(steps.KEY, status, 0.0)
+    assert steps.report(tab).previous_result == factories.result(7)
