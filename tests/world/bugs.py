@@ -18,8 +18,6 @@ from fpgapool.agent.groupdesk.decisions import locks
 from fpgapool.agent.groupdesk.decisions import members as desk_members
 from fpgapool.agent.groupdesk.decisions import model as desk_model
 from fpgapool.agent.groupdesk.decisions import queues
-from fpgapool.agent.slots import orders
-from fpgapool.agent.slots import slot as slots
 from fpgapool.agent.slots import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import service as worker_service
@@ -119,19 +117,6 @@ def successor_recorded_in_place_of_the_holder() -> None:
         hold.former = former
 
     holds.Holds.save = hasty  # type: ignore[method-assign]
-
-
-@_bug("an order that was given back begins")
-def order_begun_that_was_given_back() -> None:
-    give_back = slots.Slot.give_next_back
-
-    def keeping(slot: slots.Slot) -> list[orders.Effect]:
-        order = slot.next
-        done = give_back(slot)
-        slot.next = order
-        return done
-
-    slots.Slot.give_next_back = keeping  # type: ignore[method-assign]
 
 
 @_bug("an agent obeys a former leader")
