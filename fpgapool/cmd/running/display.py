@@ -14,8 +14,8 @@ from typing import Self
 
 from fpgapool import client
 from fpgapool.cmd.running import arguments as command_line
+from fpgapool.vocabulary import session
 from fpgapool.vocabulary import states
-from fpgapool.vocabulary import waits
 
 _SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
@@ -119,7 +119,7 @@ def _waiting_text(view: client.SessionView) -> str:
     text = "waiting for a slot"
     if view.queue_position is not None:
         text += f", {view.queue_position} before this one"
-    if wait := waits.text(view):
+    if wait := session.wait_text(view):
         text += f", {wait}"
     if view.pending_reasons:
         text += f" ({', '.join(view.pending_reasons)})"
@@ -190,7 +190,7 @@ def dry_run_text(found: client.DryRun) -> str:
         return "a slot is free now"
     if found.state == states.REJECTED:
         return f"the pool would refuse it: {reasons}: {found.message}"
-    wait = waits.text(found) or "an unknown time"
+    wait = session.wait_text(found) or "an unknown time"
     return f"it would wait for {wait} ({reasons})"
 
 

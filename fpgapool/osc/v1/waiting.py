@@ -11,8 +11,8 @@ from osc_lib import exceptions
 
 from fpgapool.osc.sdk import proxy
 from fpgapool.osc.sdk import session as sessions
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
-from fpgapool.vocabulary import waits
 
 # Short enough that users see the queue move.
 _POLL_S = 10.0
@@ -50,7 +50,7 @@ def progress(session: sessions.Session) -> str:
     text = f"session {session.id}: {session.state}"
     if session.queue_position is not None:
         text += f", {session.queue_position} before it"
-    if wait := waits.text(session):
+    if wait := description.wait_text(session):
         text += f", {wait}"
     reasons = [one["message"] for one in session.pending_reasons or ()]
     return " ".join([f"{text}.", *reasons]) if reasons else text

@@ -5,8 +5,8 @@
 import pytest
 
 from fpgapool.client import dryrun
+from fpgapool.vocabulary import session
 from fpgapool.vocabulary import states
-from fpgapool.vocabulary import waits
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,6 @@ from fpgapool.vocabulary import waits
 def test_a_wait_is_said_with_its_range(
     wait: tuple[float | None, float | None, float | None], text: str
 ) -> None:
-    assert waits.text(dryrun.DryRun(states.QUEUED, (), "", *wait)) == text
+    assert (
+        session.wait_text(dryrun.DryRun(states.QUEUED, (), "", *wait)) == text
+    )
