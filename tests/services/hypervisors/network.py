@@ -16,6 +16,7 @@ BRIDGE = "pool"
 #: Of this machine, for its machines: reserved for measurements.
 ADDRESS = "198.19.255.254"
 PREFIX_BITS = 15
+_MAC = "52:54:01:00:00:01"
 _CLONE_NEWNET = 0x40000000
 _OWN = "/proc/thread-self/ns/net"
 
@@ -48,7 +49,8 @@ def entered() -> Iterator[None]:
         _check(system.unshare(_CLONE_NEWNET))
         try:
             _set("link", "set", "dev", "lo", "up")
-            _set("link", "add", BRIDGE, "type", "bridge")
+            # One that stays: else it is that of one of its machines.
+            _set("link", "add", BRIDGE, "address", _MAC, "type", "bridge")
             address = f"{ADDRESS}/{PREFIX_BITS}"
             _set("address", "add", address, "dev", BRIDGE)
             _set("link", "set", "dev", BRIDGE, "up")
