@@ -170,6 +170,16 @@ def plan(settings: Settings) -> list[Job]:
         ]
         after = (*after, "install-browser", "ui")
         jobs += [
+            _make(
+                "install-libvirt",
+                "libvirt",
+                ("install-openstack", "install-services"),
+                after=after,
+            ),
+            settings.tests("moves", "tests/moves", needs=("install-libvirt",)),
+        ]
+        after = (*after, "install-libvirt", "moves")
+        jobs += [
             _make("install-spark", "spark-venv", ("world",), after=after),
             settings.tests(
                 "spark",

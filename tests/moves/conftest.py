@@ -49,7 +49,7 @@ def pool(
         site,
         stack.rabbitmq.transport_url(stack.rabbitmq.create_vhost()),
         stack.mariadb.database_url(stack.mariadb.create_database()),
-        [clouds.HostPlan(name) for name in computes.NAMES],
+        [clouds.HostPlan(name, slots=4) for name in computes.NAMES],
         options={**options, "agent": {"data_address": network.ADDRESS}},
         hurried=False,
     ) as made:

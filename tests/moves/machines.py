@@ -194,7 +194,7 @@ class Cloud:
         return self.compute.create_flavor(SPECS, ram_mib=_RAM_MIB)
 
     def delete_images(self, name: str) -> None:
-        """Delete what a server was stored in."""
+        """Delete what servers were stored in."""
         for image in self._images.images(name=name):
             self._images.delete_image(image)
 
@@ -207,14 +207,19 @@ class Cloud:
         )
 
     @contextlib.contextmanager
-    def machine(self) -> Iterator[Machine]:
-        """Boot a machine; at the end nothing is left of it, and no slot."""
-        server = self.compute.boot(self.create_flavor(), self.image_id)
-        assert server.status == "ACTIVE", server.fault
-        machine = Machine(self, server)
+    def machines(self, count: int) -> Iterator[list[Machine]]:
+        """Boot machines; at the end nothing is left of them, and no slot."""
+        booted = [
+            Machine(self, server)
+            for server in self.compute.boot_many(
+                self.create_flavor(), self.image_id, count
+            )
+        ]
         try:
-            machine.wait_streaming()
-            yield machine
+            for machine in booted:
+                assert machine.server.status == "ACTIVE", machine.server.fault
+                machine.wait_streaming()
+            yield booted
         finally:
             self.compute.clean_up()
         self.pool.check_consistent(live=0)
@@ -267,6 +272,11 @@ class Machine:
         assert found is not None, stream
         assert found.user_id == instance.user_of(self.server.id)
         return found
+
+    def rows(self) -> list[db_api.SessionRecord]:
+        """Return what the database has of all its sessions."""
+        mine = db_api.SessionFilter(user_id=instance.user_of(self.server.id))
+        return self.cloud.pool.database.list_sessions(mine, limit=1000)
 
     def wait_end(self, stream: Stream) -> db_api.SessionRecord:
         """Wait until the pool has ended a session."""

@@ -9,8 +9,10 @@ environment says how often each machine is moved.
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import dataclasses
 import os
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +22,8 @@ from tests.harness import waiting
 from tests.moves import machines
 
 MOVES = int(os.environ.get("MOVES", "2"))
+#: How many machines share them.
+MACHINES = min(4, MOVES)
 _MOVE_LIMIT_S = 150
 
 pytestmark = [
@@ -82,11 +86,12 @@ def suspend(machine: machines.Machine) -> None:
 
 
 def snapshot(machine: machines.Machine) -> None:
+    name = f"snapshot-{machine.server.id}"
     machine.cloud.actions.create_server_image(
-        machine.server.id, "snapshot", wait=True
+        machine.server.id, name, wait=True
     )
     machine.wait_status("ACTIVE")
-    machine.cloud.delete_images("snapshot")
+    machine.cloud.delete_images(name)
 
 
 def shelve(machine: machines.Machine) -> None:
@@ -123,12 +128,14 @@ class Kind:
     :ivar goes_on: whether the program in it goes on.
     :ivar leaves: whether it is on the other host afterwards; None: maybe.
     :ivar codes: with which its session may end.
+    :ivar alone: whether it happens to a host, so to one machine at a time.
     """
 
     act: Callable[[machines.Machine], None]
     goes_on: bool
     leaves: bool | None
     codes: tuple[str, ...] = ()
+    alone: bool = False
 
 
 _GONE = (codes.RESUME_TIMEOUT,)
@@ -144,7 +151,7 @@ KINDS = {
     "resize": Kind(resize, False, True, _GONE),
     "shelve": Kind(shelve, False, None, _GONE),
     "rebuild": Kind(rebuild, False, False, _GONE),
-    "evacuate": Kind(evacuate, False, True, _GONE),
+    "evacuate": Kind(evacuate, False, True, _GONE, alone=True),
 }
 
 
@@ -176,20 +183,35 @@ def play(machine: machines.Machine, kind: Kind) -> str:
     return outcome
 
 
+def play_often(machine: machines.Machine, kind: Kind, times: int) -> list[str]:
+    """Move a machine several times; return what became of its sessions."""
+    return [play(machine, kind) for _ in range(times)]
+
+
 @pytest.mark.parametrize("name", KINDS)
-def test_moved_while_it_streams(
+def test_moved_while_they_stream(
     name: str, cloud: machines.Cloud, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kind = KINDS[name]
     before = cloud.usage()
-    with cloud.machine() as machine:
-        outcomes = collections.Counter(
-            play(machine, kind) for _ in range(MOVES)
-        )
-    streams = machine.record.streams
-    assert [one.wrong for one in streams] == [[]] * len(streams)
-    rows = [machine.wait_end(one) for one in streams]
-    assert all(row.reason for row in rows)
+    count = 1 if kind.alone else MACHINES
+    with (
+        cloud.machines(count) as booted,
+        concurrent.futures.ThreadPoolExecutor(count) as threads,
+    ):
+        plays = [
+            threads.submit(play_often, machine, kind, -(-MOVES // count))
+            for machine in booted
+        ]
+    outcomes = collections.Counter(
+        outcome for each in plays for outcome in each.result()
+    )
+    records = [machine.record for machine in booted]
+    assert not any(one.wrong for each in records for one in each.streams)
+    # Also those that a machine had no time to tell of.
+    rows = [row for machine in booted for row in machine.rows()]
+    assert len(rows) >= sum(len(each.streams) for each in records)
+    assert all(row.finished_at and row.reason for row in rows), rows
     # What is charged is what all of them did, wherever the machine was.
     expected = before + collections.Counter(
         sessions=len(rows), input_bytes=sum(row.input_bytes for row in rows)
@@ -198,6 +220,13 @@ def test_moved_while_it_streams(
         lambda: cloud.usage() == expected,
         lambda: f"usage is {expected}; it is {cloud.usage()}",
     )
+    ends = collections.Counter(row.reason for row in rows)
+    refusals = collections.Counter(
+        code for each in records for code in each.refusals
+    )
     with capsys.disabled():
-        pieces = sum(one.pieces for one in streams)
-        print(f"\n{name}: {MOVES} moves, {dict(outcomes)}, {pieces} pieces")
+        sys.stdout.write(
+            f"\n{name}: {outcomes.total()} moves, {dict(outcomes)}; sessions"
+            f" {dict(ends)}; refusals {dict(refusals)};"
+            f" {sum(each.pieces for each in records)} pieces\n"
+        )

@@ -125,9 +125,7 @@ class Libvirtd(process.Service):
         wrapper = self.directory / "lib" / "bin" / _QEMU
         wrapper.parent.mkdir()
         wrapper.write_text(
-            _WRAPPER.format(
-                qemu=qemu, number=number, bridge=network.BRIDGE
-            )
+            _WRAPPER.format(qemu=qemu, number=number, bridge=network.BRIDGE)
         )
         wrapper.chmod(0o755)
 

@@ -20,7 +20,7 @@ IV = bytes(16)
 PIECE_BYTES = 16 * 1024
 _CLAIM_BYTES = 1 << 40
 _PATTERN = bytes(range(251)) * (PIECE_BYTES // 251 + 2)
-_PERIOD_S = 0.02
+_PERIOD_S = 0.05
 _AGAIN_S = 1.0
 
 Tell = typing.Callable[..., None]
