@@ -33,6 +33,9 @@ from tests.services.hypervisors import program
 #: With an accelerator, and room for a session that waits for its end while
 #: the machine has begun anew.
 SPECS = {"fpgapool:accelerators": "aes"}
+#: A machine whose processor is emulated takes seconds to begin, or minutes
+#: beside many other processes.
+LIMIT_S = 600.0
 _RAM_MIB = 192
 _DISK_BYTES = 1 << 20
 _MORE_PIECES = 5
@@ -158,7 +161,7 @@ class Cloud:
         listener: Listener,
         directory: pathlib.Path,
     ) -> None:
-        self.compute = harness.Compute(connection)
+        self.compute = harness.Compute(connection, LIMIT_S)
         self.nova = nova
         self.pool = pool
         self.hosts = hosts
@@ -255,6 +258,7 @@ class Machine:
             lambda: (
                 f"{self.server.id} streams; it has told {vars(self.record)}"
             ),
+            LIMIT_S,
         )
         return self.stream
 

@@ -24,12 +24,12 @@ from tests.moves import machines
 MOVES = int(os.environ.get("MOVES", "2"))
 #: How many machines share them.
 MACHINES = min(4, MOVES)
-_MOVE_LIMIT_S = 150
+_MOVE_LIMIT_S = 600
 
 pytestmark = [
     pytest.mark.long,
     # The first one waits for all servers.
-    pytest.mark.timeout(600 + MOVES * _MOVE_LIMIT_S),
+    pytest.mark.timeout((1 + MOVES) * _MOVE_LIMIT_S),
 ]
 
 #: Shorter than the kernels of workers wait for an answer, and longer.

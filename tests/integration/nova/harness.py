@@ -119,10 +119,18 @@ def vendordata_options(
 
 
 class Compute:
-    """What tests do with Nova; everything is gone after :meth:`clean_up`."""
+    """What tests do with Nova; everything is gone after :meth:`clean_up`.
 
-    def __init__(self, connection: openstack.connection.Connection) -> None:
+    :param limit_s: how long Nova may take for anything.
+    """
+
+    def __init__(
+        self,
+        connection: openstack.connection.Connection,
+        limit_s: float = LIMIT_S,
+    ) -> None:
         self.connection = connection
+        self._limit_s = limit_s
         self._servers: list[str] = []
         self._flavors: list[str] = []
 
@@ -278,7 +286,7 @@ class Compute:
             found = self.connection.compute.get_server(server_id)
             return check(found) and not found.task_state
 
-        waiting.wait_until(settled, what, LIMIT_S)
+        waiting.wait_until(settled, what, self._limit_s)
         assert found is not None
         return found
 
@@ -309,7 +317,9 @@ class Compute:
                     return True
                 return False
 
-            waiting.wait_until(accepted, "the compute is back", LIMIT_S)
+            waiting.wait_until(
+                accepted, "the compute is back", self._limit_s
+            )
             nova.wait_for_computes()
 
     def delete_service(self, nova: nova_service.Nova, number: int) -> None:
@@ -326,7 +336,7 @@ class Compute:
         waiting.wait_until(
             lambda: self.connection.compute.find_server(server_id) is None,
             f"{server_id} is gone",
-            LIMIT_S,
+            self._limit_s,
         )
 
     def clean_up(self) -> None:

@@ -31,7 +31,7 @@ class Computes:
         instances.mkdir()
         helper = {"helper_command": openstack.program("privsep-helper")}
         self.daemons = [
-            libvirt.Libvirtd(number, name, workspace)
+            libvirt.Libvirtd(number, name, workspace, instances)
             for number, name in enumerate(NAMES, start=1)
         ]
         for daemon in self.daemons:

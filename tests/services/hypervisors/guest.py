@@ -59,6 +59,8 @@ _UNUSED = (
     *("test", "idlelib", "tkinter", "lib2to3", "ensurepip", "pydoc_data"),
     *("unittest", "distutils", "turtledemo", "venv", "site-packages"),
     *("dist-packages", "sqlite3", "curses", "dbm", "wsgiref", "pdb.py"),
+    *("asyncio", "multiprocessing", "xml", "xmlrpc", "html"),
+    *("pydoc.py", "doctest.py", "turtle.py"),
 )
 _PACKAGES = (
     *("__init__.py", "version.py", "vocabulary", "protocol", "client"),
@@ -125,7 +127,7 @@ def _files(directory: pathlib.Path, port: int) -> Iterator[tuple[str, bytes]]:
     extensions = [
         path
         for path in (library / "lib-dynload").glob("*.so")
-        if "_test" not in path.name
+        if not path.name.startswith(("_codecs_", "_test"))
     ]
     for binary in (python, *extensions):
         yield str(binary).lstrip("/"), binary.read_bytes()

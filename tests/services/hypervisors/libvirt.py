@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import shlex
 import shutil
 import socket
@@ -61,7 +62,7 @@ rm -rf {run}/*
 export PATH=/var/lib/libvirt/bin:$PATH
 # The devices of this network, not of the machine's.
 mount -t sysfs sysfs /sys
-libvirtd --listen --config /etc/libvirt/libvirtd.conf \\
+SHARED_FILES={shared} LD_PRELOAD={preload} libvirtd --listen --config /etc/libvirt/libvirtd.conf \\
     --pid-file /run/libvirt/libvirtd.pid &
 # The first process collects what daemons leave behind.
 wait $!
@@ -95,15 +96,28 @@ class Libvirtd(process.Service):
     :param number: of the host, from 1 on.
     :param host_name: what it tells Nova that its host is called.
     :param workspace: where it lives and who cleans up after it.
+    :param shared: the directory that all hosts have.
     """
 
     def __init__(
-        self, number: int, host_name: str, workspace: process.Keeper
+        self,
+        number: int,
+        host_name: str,
+        workspace: process.Keeper,
+        shared: pathlib.Path,
     ) -> None:
         super().__init__(f"libvirtd-{number}", workspace)
         process.find_program("libvirtd", "libvirt-daemon-system")
         qemu = process.find_program(_QEMU, "qemu-system-x86")
         self._host_name = host_name
+        self._shared = shared
+        self._preload = self.directory / "shared_files.so"
+        source = pathlib.Path(__file__).with_name("shared_files.c")
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-o", self._preload, source, "-ldl"],
+            timeout=_LIMIT_S,
+            check=True,
+        )
         #: Where the others send what migrates.
         self.address = f"127.0.0.{10 + number}"
         sockets = self.directory / "sockets"
@@ -138,6 +152,8 @@ class Libvirtd(process.Service):
         script = _START.format(
             name=shlex.quote(self._host_name),
             run=self.directory / "run",
+            shared=self._shared,
+            preload=self._preload,
             mounts="\n".join(mounts),
         )
         return [
