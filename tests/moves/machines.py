@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.ciphers import modes
 
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
+from fpgapool.vocabulary import codes
 from tests.harness import cloud as clouds
 from tests.harness import waiting
 from tests.integration.nova import harness
@@ -221,7 +222,7 @@ class Cloud:
         try:
             for machine in booted:
                 assert machine.server.status == "ACTIVE", machine.server.fault
-                machine.wait_streaming()
+                machine.wait_begun()
             yield booted
         finally:
             self.compute.clean_up()
@@ -249,6 +250,28 @@ class Machine:
     def stream(self) -> Stream:
         """The latest session that it opened."""
         return self.record.streams[-1]
+
+    def wait_begun(self) -> None:
+        """Wait until it streams for the first time.
+
+        Without a metadata service, one for which Nova was slow to tell the
+        pool its flavor has no token until it is rebuilt.
+        """
+        record = self.record
+        while not record.streams:
+            record.refusals.clear()
+            waiting.wait_until(
+                lambda: record.streams or record.refusals,
+                f"{self.server.id} has begun",
+                LIMIT_S,
+            )
+            if not record.streams:
+                assert set(record.refusals) == {codes.FRONT_DOOR_UNAVAILABLE}
+                self.cloud.actions.rebuild_server(
+                    self.server.id, self.cloud.image_id
+                )
+                self.wait_status("ACTIVE")
+        self.wait_streaming()
 
     def wait_streaming(self) -> Stream:
         """Wait until it has got some more pieces, of whatever session."""

@@ -317,9 +317,7 @@ class Compute:
                     return True
                 return False
 
-            waiting.wait_until(
-                accepted, "the compute is back", self._limit_s
-            )
+            waiting.wait_until(accepted, "the compute is back", self._limit_s)
             nova.wait_for_computes()
 
     def delete_service(self, nova: nova_service.Nova, number: int) -> None:

@@ -42,6 +42,7 @@ class Computes:
                         "compute_driver": "libvirt.LibvirtDriver",
                         "instances_path": instances,
                         "reserved_host_disk_mb": 0,
+                        "initial_cpu_allocation_ratio": 16.0,
                         "force_config_drive": True,
                         # The machines know no button.
                         "shutdown_timeout": 0,
