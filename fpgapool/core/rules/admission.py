@@ -66,7 +66,8 @@ class Admission:
             return
         record.job = job
         slots = self._view.slots
-        slot = slots.slots.get(record.slot_id)
+        slot_id = record.slot_id
+        slot = None if slot_id is None else slots.slots.get(slot_id)
         if slot is not None:
             slots.set_local(slot.id, job.is_local_to(slot.host.id))
             self._view.put_flow(job, slot)
