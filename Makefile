@@ -25,7 +25,7 @@ STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
 SHELL_SCRIPTS := devstack/plugin.sh devstack/settings devstack/lib/fpgapool \
     tests/functional/devstack/standins.sh tools/apt-install \
     tools/create-venv tools/install-browser tools/install-services \
-    tools/install-java tools/install-simgrid tools/install-vm \
+    tools/install-java tools/install-libvirt tools/install-simgrid tools/install-vm \
     tools/make-release .ci/run
 
 # Without git's history (an unpacked archive, or a checkout that belongs to
@@ -252,6 +252,22 @@ test-upgrade: openstack-venv old-release
 test-upgrade: ## upgrade a pool under load, and back; 20 minutes
 	@echo "== upgrading a pool under load"
 	@$(BIN)/python -m pytest tests/upgrade --capture=no
+
+# Apart from the rest: QEMU and libvirt, beside Nova.
+$(OPENSTACK_VENV)/.installed-libvirt: tools/install-libvirt
+$(OPENSTACK_VENV)/.installed-libvirt: $(OPENSTACK_VENV)/.installed
+	@$< $(OPENSTACK_VENV) build/vm
+	@touch $@
+
+.PHONY: libvirt
+libvirt: $(OPENSTACK_VENV)/.installed-libvirt ## install libvirt and QEMU if missing
+
+.PHONY: test-moves
+test-moves: openstack-venv libvirt ## move streaming instances; MOVES=20 times each
+	@echo "== moving instances that stream"
+	@MOVES=$(MOVES) $(BIN)/python -m pytest tests/moves
+
+MOVES ?= 2
 
 .PHONY: test-walls
 test-walls: $(VENV)/.installed-test ## attack workers, on Debian's kernel, too; minutes

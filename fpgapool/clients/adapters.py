@@ -32,9 +32,7 @@ def load(
 
     try:
         auth = loading.load_auth_from_conf_options(conf, group)
-        session = loading.load_session_from_conf_options(
-            conf, group, auth=auth
-        )
+        session = _load_session(conf, group, auth)
         if timeout_s is not None:
             # Keystone may also hang.
             session.timeout = min(session.timeout or timeout_s, timeout_s)
@@ -45,3 +43,24 @@ def load(
         raise exception.ConfigurationError(
             reason=f"[{group}]: {error}"
         ) from error
+
+
+def _load_session(conf: cfg.ConfigOpts, group: str, auth: Any) -> Any:
+    from keystoneauth1 import exceptions
+    from keystoneauth1 import session
+    from keystoneauth1.loading import session as loaders
+
+    class Session(session.Session):
+        def request(self, *arguments: Any, **options: Any) -> Any:
+            try:
+                return super().request(*arguments, **options)
+            except exceptions.EndpointNotFound:
+                # The service may be newer than the catalog, which came with
+                # the token: the next request gets another one.
+                self.invalidate()
+                raise
+
+    class Loader(loaders.Session):
+        plugin_class = Session
+
+    return Loader().load_from_conf_options(conf, group, auth=auth)

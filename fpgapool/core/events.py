@@ -243,6 +243,19 @@ class JobCancelled(Event):
 
 
 @model.value
+class JobMoved(Event):
+    """The data of a job, waiting or not, comes from another host.
+
+    :param host_id: where it comes from now; None: outside the pool.
+    """
+
+    batch_order = 2
+
+    job_id: model.JobId
+    host_id: model.HostId | None
+
+
+@model.value
 class AssignmentRestored(Event):
     """An assignment that was made before a restart.
 

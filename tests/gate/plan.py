@@ -24,6 +24,7 @@ _VERSIONS = ("2026.1", "lowest")
 #: the interpreter, if it is another one.
 _APART = (
     ("ui", "browser", ""),
+    ("moves", "libvirt", ""),
     ("spark", "spark-venv", ".venv-spark/bin/python"),
     ("deploy", "deploy-venv", ".venv-deploy/bin/python"),
     ("tempest", "tempest-venv", ""),

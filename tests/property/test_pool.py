@@ -3,6 +3,7 @@
 """Random events: the invariants and the literal rules hold at every step."""
 
 import contextlib
+import dataclasses
 import math
 import typing
 from unittest import mock
@@ -209,6 +210,16 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         random = numpy.random.default_rng(seed)
         job_id = int(random.integers(len(self.jobs)))
         self.add(events.JobCancelled(job_id, "CANCELLED_BY_CLIENT"))
+
+    @stateful.rule(seed=seeds, host_id=st.sampled_from([*hosts.HOSTS, None]))
+    def move(self, seed: int, host_id: int | None) -> None:
+        """Have a job's data come from another host."""
+        random = numpy.random.default_rng(seed)
+        job_id = int(random.integers(len(self.jobs)))
+        job = dataclasses.replace(self.jobs[job_id], host_id=host_id)
+        if job.group_id is None:
+            self.jobs[job_id] = job
+            self.add(events.JobMoved(job_id, host_id))
 
     @stateful.rule(
         seed=seeds,

@@ -223,6 +223,7 @@ class Nova:
     :param mariadb: where it keeps its tables; has to run when it starts.
     :param keystone: whom it asks about tokens, and who knows where Placement
         and Glance are; all three have to run when it starts.
+    :param computes: how many that only pretend; see :meth:`add_compute`.
     """
 
     def __init__(
@@ -257,10 +258,9 @@ class Nova:
         self.scheduler = Daemon(
             "nova-scheduler", "nova-scheduler", workspace, both
         )
-        self.computes = [
-            self._create_compute(number, workspace)
-            for number in range(1, computes + 1)
-        ]
+        self.computes: list[Daemon] = []
+        for _ in range(computes):
+            self.add_compute({})
 
     @property
     def _config(self) -> pathlib.Path:
@@ -347,25 +347,28 @@ class Nova:
             "oslo_messaging_notifications": {"driver": "noop"},
         }
 
-    def _create_compute(
-        self, number: int, workspace: process.Keeper
-    ) -> Daemon:
+    def add_compute(self, options: openstack.Sections) -> Daemon:
+        """Make one more compute, which runs from the next start on.
+
+        :param options: what its configuration says over the others'.
+        """
+        number = len(self.computes) + 1
         common = self._config / "nova.conf"
         name = f"nova-compute-{number}"
-        made = Daemon(name, "nova-compute", workspace, [common])
+        made = Daemon(name, "nova-compute", self._workspace, [common])
         own = made.directory / "compute.conf"
+        identity = {
+            "host": compute_name(number),
+            "state_path": made.directory,
+        }
         openstack.write_config(
             own,
-            {
-                "DEFAULT": {
-                    "host": compute_name(number),
-                    "state_path": made.directory,
-                }
-            },
+            {**options, "DEFAULT": {**options.get("DEFAULT", {}), **identity}},
         )
         # As an operator may: else Nova chooses one.
         (made.directory / "compute_id").write_text(provider_uuid(number))
         made.config_paths.append(own)
+        self.computes.append(made)
         return made
 
     # Life.

@@ -39,6 +39,7 @@ class Stack:
     own ``start``.
 
     :param workspace: where they live and who cleans up after them.
+    :param computes: how many of Nova's only pretend.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class Stack:
         workspace: process.Keeper,
         rabbitmq: rabbitmq_service.RabbitMQ,
         mariadb: mariadb_service.MariaDB,
+        computes: int = nova_service.COMPUTES,
     ) -> None:
+        self._computes = computes
         self._workspace = workspace
         self.rabbitmq = rabbitmq
         self.mariadb = mariadb
@@ -75,7 +78,11 @@ class Stack:
     @functools.cached_property
     def nova(self) -> nova_service.Nova:
         return nova_service.Nova(
-            self._workspace, self.rabbitmq, self.mariadb, self.keystone
+            self._workspace,
+            self.rabbitmq,
+            self.mariadb,
+            self.keystone,
+            self._computes,
         )
 
     def start(self, names: Collection[str]) -> None:

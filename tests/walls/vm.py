@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
+from tests.services.hypervisors import initramfs
 from tests.unit.tree import ROOT
 
 _PLACE = ROOT / "build/vm"
@@ -109,7 +110,7 @@ def main(arguments: list[str]) -> int:
         subprocess.run([ROOT / "tools/install-vm", _PLACE], check=True)
     (kernel,) = _PLACE.glob("boot/vmlinuz-*")
     initrd = _PLACE / "initrd"
-    initrd.write_bytes(_archive(_files(arguments or ["tests/walls"])))
+    initrd.write_bytes(initramfs.archive(_files(arguments or ["tests/walls"])))
     command = [
         "qemu-system-x86_64",
         *("-accel", "tcg", "-cpu", "max", "-smp", "2"),
@@ -153,23 +154,6 @@ def _files(arguments: list[str]) -> Iterable[tuple[str, int, bytes]]:
     for name in _MODULES:
         (path,) = _PLACE.glob(f"lib/modules/*/kernel/**/{name}.ko")
         yield f"modules/{name}.ko", 0o100644, path.read_bytes()
-
-
-def _archive(files: Iterable[tuple[str, int, bytes]]) -> bytes:
-    """Return an archive for the kernel: cpio, in the format newc."""
-    parts = []
-    for number, (name, mode, data) in enumerate(
-        [*files, ("TRAILER!!!", 0, b"")], 1
-    ):
-        path = name.encode() + b"\0"
-        fields = (
-            *(number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0),
-            *(len(path), 0),
-        )
-        head = b"070701" + b"".join(b"%08X" % field for field in fields)
-        for part in (head + path, data):
-            parts.append(part + b"\0" * (-len(part) % 4))
-    return b"".join(parts)
 
 
 if __name__ == "__main__":

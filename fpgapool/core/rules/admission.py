@@ -2,6 +2,7 @@
 
 """Jobs enter the queue, move in it, and leave it without a slot."""
 
+import dataclasses
 from collections import abc
 
 from fpgapool.core import events
@@ -46,6 +47,30 @@ class Admission:
             self.yielding[event.job.id] = event
         else:
             self._submit(event)
+
+    def on_job_moved(self, event: events.JobMoved) -> None:
+        """Count a job as from another host, whether it waits or has a slot."""
+        job_id, host_id = event.job_id, event.host_id
+        record = self._jobs.records.get(job_id)
+        if record is None:
+            waits = self.yielding.get(job_id)
+            if waits is not None:
+                job = dataclasses.replace(waits.job, host_id=host_id)
+                self.yielding[job_id] = dataclasses.replace(waits, job=job)
+            return
+        job = dataclasses.replace(record.job, host_id=host_id)
+        if record.group is not None:
+            self._jobs.remove(record)
+            record.job = job
+            self.enqueue(record)
+            return
+        record.job = job
+        slots = self._view.slots
+        slot_id = record.slot_id
+        slot = None if slot_id is None else slots.slots.get(slot_id)
+        if slot is not None:
+            slots.set_local(slot.id, job.is_local_to(slot.host.id))
+            self._view.put_flow(job, slot)
 
     def on_claims_restored(self, event: events.ClaimsRestored) -> None:
         """Learn from the claims that an earlier leader knew."""

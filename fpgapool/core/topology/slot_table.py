@@ -396,12 +396,13 @@ class SlotTable(idle_slots.IdleSlots):
             self._changed(host)
 
     def set_local(self, slot_id: model.SlotId, local: bool) -> None:
-        """Correct whether a holder is local, now that its host is known."""
+        """Correct whether a holder is local to its slot's host."""
         host = self.slots[slot_id].host
         hold = self.assignments[slot_id]
         host.remote_count += hold.local - local
         hold.local = local
-        self._changed(host)
+        if host.is_listed:
+            self._changed(host)
 
 
 def _usable(host: slots.Host) -> set[tuple[model.SlotId, str]]:

@@ -75,20 +75,7 @@ def pool(
         mariadb.database_url(mariadb.create_database()),
         HOSTS,
         options={
-            "nova": {
-                "auth_type": "password",
-                **keystone.auth_options("fpgapool", openstack.SERVICE_PROJECT),
-                "region_name": openstack.REGION,
-                "valid_interfaces": "public",
-                "poll_interval_s": 0.5,
-                "compute_interval_s": 0.5,
-                "instances_are_local": True,
-            },
-            "vendordata": {
-                "token_keys": "integration-tests-" * 3,
-                # Other tests may use the machine, too.
-                "lookup_timeout_s": 4,
-            },
+            **harness.pool_options(keystone),
             # Longer than Nova needs for what happens to a session's instance.
             "conductor": {"idle_timeout_s": 600},
         },
@@ -119,21 +106,7 @@ def metadata(
     """Give a metadata API as instances.rst in doc/source tells operators."""
     service = nova.other_metadata(
         "nova-vendordata",
-        {
-            "api": {
-                "vendordata_providers": "StaticJSON,DynamicJSON",
-                "vendordata_dynamic_targets": (
-                    f"fpgapool@http://{api.address}/v1/vendordata"
-                ),
-            },
-            "vendordata_dynamic_auth": {
-                "auth_type": "password",
-                **keystone.auth_options(
-                    personas.nova.name, openstack.SERVICE_PROJECT
-                ),
-                "password": personas.nova.password,
-            },
-        },
+        harness.vendordata_options(keystone, personas.nova.name, api.address),
     )
     service.start()
     yield service

@@ -27,6 +27,7 @@ from openstack.compute.v2 import server as servers
 
 from tests.harness import waiting
 from tests.integration import server as api_server
+from tests.services import keystone as keystone_service
 from tests.services import nova as nova_service
 from tests.services import openstack as openstack_services
 from tests.services import process
@@ -68,11 +69,68 @@ def encrypted(data: bytes) -> bytes:
     return cipher.encryptor().update(data)
 
 
-class Compute:
-    """What tests do with Nova; everything is gone after :meth:`clean_up`."""
+def pool_options(
+    keystone: keystone_service.Keystone,
+) -> dict[str, dict[str, object]]:
+    """Return what a pool is told that looks after Nova's instances."""
+    return {
+        "nova": {
+            "auth_type": "password",
+            **keystone.auth_options(
+                "fpgapool", openstack_services.SERVICE_PROJECT
+            ),
+            "region_name": openstack_services.REGION,
+            "valid_interfaces": "public",
+            "poll_interval_s": 0.5,
+            "compute_interval_s": 0.5,
+            "instances_are_local": True,
+        },
+        "vendordata": {
+            "token_keys": "integration-tests-" * 3,
+            # Other tests may use the machine, too.
+            "lookup_timeout_s": 4,
+        },
+    }
 
-    def __init__(self, connection: openstack.connection.Connection) -> None:
+
+def vendordata_options(
+    keystone: keystone_service.Keystone, user_name: str, address: str
+) -> dict[str, dict[str, object]]:
+    """Return what instances.rst in doc/source has operators tell Nova.
+
+    :param user_name: as whom Nova asks.
+    :param address: of the pool's API.
+    """
+    return {
+        "api": {
+            "vendordata_providers": "StaticJSON,DynamicJSON",
+            "vendordata_dynamic_targets": (
+                f"fpgapool@http://{address}/v1/vendordata"
+            ),
+        },
+        "vendordata_dynamic_auth": {
+            "auth_type": "password",
+            **keystone.auth_options(
+                user_name, openstack_services.SERVICE_PROJECT
+            ),
+            "password": openstack_services.PASSWORD,
+        },
+    }
+
+
+class Compute:
+    """What tests do with Nova; everything is gone after :meth:`clean_up`.
+
+    :param limit_s: how long Nova may take for anything.
+    """
+
+    def __init__(
+        self,
+        connection: openstack.connection.Connection,
+        limit_s: float = LIMIT_S,
+    ) -> None:
         self.connection = connection
+        self._limit_s = limit_s
         self._servers: list[str] = []
         self._flavors: list[str] = []
 
@@ -88,14 +146,18 @@ class Compute:
         return str(image.id)
 
     def create_flavor(
-        self, extra_specs: Mapping[str, str] | None = None, *, vcpus: int = 1
+        self,
+        extra_specs: Mapping[str, str] | None = None,
+        *,
+        vcpus: int = 1,
+        ram_mib: int = 64,
     ) -> flavors.Flavor:
         """Make a flavor.
 
         :param extra_specs: what it says of accelerators.
         """
         made = self.connection.compute.create_flavor(
-            name=f"flavor{next(_numbers)}", ram=64, vcpus=vcpus, disk=0
+            name=f"flavor{next(_numbers)}", ram=ram_mib, vcpus=vcpus, disk=0
         )
         self._flavors.append(made.id)
         if extra_specs:
@@ -224,7 +286,7 @@ class Compute:
             found = self.connection.compute.get_server(server_id)
             return check(found) and not found.task_state
 
-        waiting.wait_until(settled, what, LIMIT_S)
+        waiting.wait_until(settled, what, self._limit_s)
         assert found is not None
         return found
 
@@ -255,7 +317,7 @@ class Compute:
                     return True
                 return False
 
-            waiting.wait_until(accepted, "the compute is back", LIMIT_S)
+            waiting.wait_until(accepted, "the compute is back", self._limit_s)
             nova.wait_for_computes()
 
     def delete_service(self, nova: nova_service.Nova, number: int) -> None:
@@ -272,7 +334,7 @@ class Compute:
         waiting.wait_until(
             lambda: self.connection.compute.find_server(server_id) is None,
             f"{server_id} is gone",
-            LIMIT_S,
+            self._limit_s,
         )
 
     def clean_up(self) -> None:

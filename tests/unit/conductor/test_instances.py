@@ -252,23 +252,61 @@ def test_the_next_session_counts_as_from_where_the_instance_is(local):
     assert row(world).host_uuid == "nowhere"
 
 
-def test_a_session_that_runs_keeps_its_slot_when_the_instance_moves():
-    world = make_world(instances_are_local=True)
+def counted(world, request_id):
+    """Return where a session counts, in all places that say it."""
+    view = world.view(request_id)
+    job = world.memory.core.view.jobs.records[1].job
+    uuids = {
+        host.id: host.uuid for host in world.memory.registry.hosts.values()
+    }
+    (session,) = world.rows["sessions"].values()
+    assert uuids.get(job.host_id) == view.host_uuid
+    assert uuids.get(session.host_id) == view.host_uuid
+    return view.host_uuid
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_a_session_that_runs_keeps_its_slot_when_the_instance_moves(local):
+    world = make_world(instances_are_local=local)
     world.feed(inputs.InstanceChanged(VM, "a", None))
     request_id = opened(world)
     world.settle()
     before = world.view(request_id)
+    assert before.slot_host_uuid == "a"
+    for host_uuid, is_local in (("b", False), (None, False), ("a", True)):
+        world.feed(inputs.InstanceChanged(VM, host_uuid, None))
+        world.settle()
+        after = world.view(request_id)
+        assert after.state == states.READY
+        assert after.generation == before.generation
+        # It counts as from where the instance is.
+        assert counted(world, request_id) == (host_uuid if local else None)
+        (assignment,) = world.rows["assignments"].values()
+        assert assignment.local == after.local == (local and is_local)
     world.feed(inputs.InstanceChanged(VM, "b", None))
-    world.settle()
-    after = world.view(request_id)
-    assert (after.state, after.generation) == (states.READY, before.generation)
-    assert after.host_uuid == "a"
     # Nobody waits at the front door of that host for its secret.
     assert not world.agents["a"].views
     world.boot_conductor()
     world.report()
     world.settle()
     assert not world.agents["a"].views
+
+
+def test_a_session_that_waits_moves_with_its_instance():
+    world = make_world(instances_are_local=True)
+    world.feed(inputs.InstanceChanged(VM, "a", None))
+    for _ in range(4):
+        world.open("a")
+    waits = opened(world)
+    world.settle()
+    book = world.memory.sessions
+    ids = {host.uuid: host.id for host in world.memory.registry.hosts.values()}
+    assert +book.queued_by_host == {ids["a"]: 1}
+    world.feed(inputs.InstanceChanged(VM, "b", None))
+    assert +book.queued_by_host == {ids["b"]: 1}
+    assert world.view(waits).host_uuid == "b"
+    (job,) = world.memory.core.waiting()
+    assert job.host_id == ids["b"]
 
 
 @pytest.mark.parametrize("up", [True, False])

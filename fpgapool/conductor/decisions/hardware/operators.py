@@ -196,9 +196,3 @@ class Operators(parts.Room):
     @parts.handles(inputs.RevokeInstance)
     def _revoke_instance(self, item: inputs.RevokeInstance) -> None:
         self._instances.revoke(item.instance_id)
-
-    @parts.handles(inputs.InstanceChanged)
-    def _instance_changed(self, item: inputs.InstanceChanged) -> None:
-        self._instances.note(
-            item.instance_id, item.host_uuid, item.max_sessions
-        )

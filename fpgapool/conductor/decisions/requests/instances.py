@@ -177,8 +177,8 @@ def changes(
     """Yield the inputs that result from changes in Nova.
 
     Until an instance is deleted, it keeps its token and sessions: also when it
-    is rebuilt, resized, shelved, stopped or rescued. A new host or flavor
-    applies only to new sessions.
+    is rebuilt, resized, shelved, stopped or rescued. A new flavor applies
+    only to new sessions.
 
     :param computes: UUIDs of compute nodes, by hypervisor name, without
         ambiguous names.

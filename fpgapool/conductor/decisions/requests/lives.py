@@ -136,6 +136,19 @@ class Lives(parts.Room):
         self.touch(session)
         self._sessions.note_end(session)
 
+    def move(
+        self, session: sessions.Session, host: registry.HostEntry | None
+    ) -> None:
+        """Count a live session as from another host; None: from none."""
+        waits = session.hold is None
+        if waits:
+            self._sessions.count_queued(session, -1)
+        session.come_from(host)
+        if waits:
+            self._sessions.count_queued(session)
+        self._link.tell(events.JobMoved(session.job_id, session.host_id))
+        self.touch(session)
+
     def close(self, session: sessions.Session) -> None:
         """Replace a session's recorded end: it was closed normally."""
         session.finish(

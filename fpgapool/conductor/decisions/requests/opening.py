@@ -22,6 +22,7 @@ from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import charging
+from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving as servings
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import probation
@@ -54,6 +55,7 @@ class Opening(parts.Room):
     """Admits requests, and ends sessions that are no longer needed."""
 
     _registry: registry.Registry
+    _holds: holds.Holds
     _catalogue: bitstreams.Catalogue
     _probation: probation.Probation
     _quotas: quotas.QuotaBook
@@ -417,6 +419,21 @@ class Opening(parts.Room):
             self._link.tell(
                 events.JobProgress(session.job_id, session.done_bytes)
             )
+
+    @parts.handles(inputs.InstanceChanged)
+    def _instance_changed(self, item: inputs.InstanceChanged) -> None:
+        self._instances.note(
+            item.instance_id, item.host_uuid, item.max_sessions
+        )
+        if not self._settings.instances_are_local:
+            return
+        host = self._registry.hosts.get(item.host_uuid or "")
+        user_id = instance_objects.user_of(item.instance_id)
+        for session in self._sessions.of_instance(user_id):
+            if session.host_id != (host.id if host else None):
+                self._lives.move(session, host)
+                if session.hold is not None:
+                    self._holds.save(session.hold)
 
     @parts.handles(inputs.InstanceDeleted)
     def _instance_deleted(self, item: inputs.InstanceDeleted) -> None:

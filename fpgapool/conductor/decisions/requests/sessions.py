@@ -22,6 +22,7 @@ from fpgapool.common.monitoring import tracing
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import model
 from fpgapool.db import api as db_api
@@ -341,6 +342,13 @@ class Session:
             device=slot.device.name,
             slot=slot.number,
         )
+
+    def come_from(self, host: registry.HostEntry | None) -> None:
+        """Record the host that its data comes from; None: outside the pool."""
+        self.host_id = host.id if host else None
+        self.host_uuid = host.uuid if host else None
+        if self.hold is not None:
+            self.local = self.host_id == self.hold.slot.host.id
 
     def mark_ready(self, now: float) -> None:
         """Record that its slot is ready; clear the reason of the last wait."""
