@@ -62,7 +62,8 @@ rm -rf {run}/*
 export PATH=/var/lib/libvirt/bin:$PATH
 # The devices of this network, not of the machine's.
 mount -t sysfs sysfs /sys
-SHARED_FILES={shared} LD_PRELOAD={preload} libvirtd --listen --config /etc/libvirt/libvirtd.conf \\
+SHARED_FILES={shared} LD_PRELOAD={preload} libvirtd --listen \\
+    --config /etc/libvirt/libvirtd.conf \\
     --pid-file /run/libvirt/libvirtd.pid &
 # The first process collects what daemons leave behind.
 wait $!
