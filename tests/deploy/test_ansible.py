@@ -71,7 +71,7 @@ def modules(
     return Modules(collection, path)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cloud_admin(
     modules: Modules, api: server.Server
 ) -> Iterator[openstack.connection.Connection]:
@@ -220,8 +220,8 @@ def test_mistakes_are_told(
 
 def test_flavor(
     modules: Modules,
-    cloud_admin: openstack.connection.Connection,
     nova: nova_service.Nova,
+    cloud_admin: openstack.connection.Connection,
 ) -> None:
     compute = cloud_admin.compute
     made = compute.create_flavor(name="deploy", ram=64, vcpus=1, disk=0)

@@ -59,6 +59,8 @@ SEVERAL = "several"
 
 #: The method that carries a call of another method, with a signature.
 SIGNED = "signed"
+# The first version of the conductor's and the agents' RPC with stamps.
+_FIRST_STAMPED = (1, 1)
 
 #: Called with the method, its duration in seconds, and whether it succeeded.
 Watch = Callable[[str, float, bool], None]
@@ -164,6 +166,11 @@ def _pinned(target: messaging.Target) -> str:
     return min(pin, own, key=_numbers)
 
 
+def _understands_stamps(target: messaging.Target) -> bool:
+    pin = _pins.get(target.topic)
+    return pin is None or _numbers(pin) >= _FIRST_STAMPED
+
+
 def _set_rabbit_defaults(conf: cfg.ConfigOpts) -> None:
     # The driver registers its options when the transport is created, and reads
     # their values when it connects.
@@ -216,14 +223,13 @@ class Client:
         self._keys = keys
         self._by_server = by_server
         self._topic: str = target.topic
-        # Receivers of an earlier release understand no stamps.
-        self._stamps = (
-            freshness.Sender(keys, self._topic)
-            if keys is not None and target.topic not in _pins
-            else None
-        )
         transport = _require_transport()
         self._version = _pinned(target)
+        self._stamps = (
+            freshness.Sender(keys, self._topic)
+            if keys is not None and _understands_stamps(target)
+            else None
+        )
         self._too_new = {
             method: version
             for method, version in since.items()

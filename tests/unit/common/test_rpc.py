@@ -905,6 +905,17 @@ def test_what_is_newer_than_the_pin_is_not_sent(pin, grown):
         api.pool_now()
 
 
+@pytest.mark.parametrize(
+    ("level", "stamps"), [(None, True), ("1.0", False), ("1.1", True)]
+)
+def test_receivers_of_the_pinned_version_understand_stamps(pin, level, stamps):
+    pin(conductor=level)
+    target = messaging.Target(topic=conductor_api.TOPIC, version="1.1")
+    keys = signing.Keys("control", (b"k" * 32,))
+    client = rpc.Client(target, keys=keys)
+    assert (client._stamps is not None) is stamps
+
+
 def test_a_pin_above_what_is_known_changes_nothing(pin):
     pin(agent="1.9999")
     client = agent_api.AgentAPI()._client
