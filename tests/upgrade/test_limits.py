@@ -16,6 +16,8 @@ from tests.services import process
 pytestmark = pytest.mark.long
 
 NEWER = "999"
+#: What release 1.0.0 says; it tries again and again.
+REFUSED = "The database schema does not fit this version"
 
 
 def set_revision(url: str, revision: str) -> None:
@@ -47,15 +49,14 @@ def test_an_old_conductor_does_not_lead_with_newer_tables(
     conductor.release = releases.installed()
     conductor.start()
     try:
-        conductor.wait_for_log("DATABASE_SCHEMA_MISMATCH")
+        conductor.wait_for_log(REFUSED)
         (sentence, *_) = [
             line
             for line in conductor.present_log().splitlines()
-            if "DATABASE_SCHEMA_MISMATCH" in line
+            if REFUSED in line
         ]
         assert NEWER in sentence
         assert revision in sentence
-        assert cloud.lease_holder() is None
         done = cloud.command("status", "upgrade", "check")
         assert done.returncode == 2, done.stdout
         set_revision(url, revision)
