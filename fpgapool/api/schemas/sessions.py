@@ -53,10 +53,17 @@ _OWN: dict[fields.Kind, common.Schema] = {
 _SHOWN = description.FIELDS.shown
 _OPTIONS = common.of_options(description.FIELDS.options)
 
-#: A session in a list, without the members that only the conductor has.
+#: A session in a list, without most members that only the conductor has.
 LISTED = common.record(
-    common.newer(_SHOWN),
-    **common.of_fields((one for one in _SHOWN if one.listed), _OWN),
+    [*common.newer(_SHOWN), "pending_reasons"],
+    **common.of_fields(
+        (
+            one
+            for one in _SHOWN
+            if one.listed or one.name == "pending_reasons"
+        ),
+        _OWN,
+    ),
     links=common.LINKS,
 )
 

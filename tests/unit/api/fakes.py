@@ -214,6 +214,13 @@ class FakeConductor:
             return known and known.public()
         return known
 
+    def get_sessions(
+        self, session_ids: Sequence[str]
+    ) -> list[objects.SessionView]:
+        self._fail()
+        known = map(self.views.get, session_ids)
+        return [one.public() for one in known if one is not None]
+
     def end_sessions(
         self, ends: list[objects.SessionEnd]
     ) -> list[objects.SessionView | None]:
