@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
+import threading
 import time
 import types
 from collections.abc import Callable
@@ -49,6 +51,7 @@ from fpgapool.common.monitoring import ratelimit
 from fpgapool.conf import cors as cors_conf
 from fpgapool.conf import quota as quota_conf
 from fpgapool.db import api as db_api
+from fpgapool.db import services
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
@@ -92,8 +95,27 @@ def load() -> middleware.Application:
     conf = config.init(PROGRAM, [], default_config_files=files or None)
     rpc.init(conf)
     backends = connect(conf, db_api.Database.from_conf(conf))
-    app = build(conf, backends)
-    return metrics.WithEndpoint(app, conf, backends.metrics)
+    app = metrics.WithEndpoint(build(conf, backends), conf, backends.metrics)
+    return _with_pulse(app, services.Pulse(backends.database, services.API))
+
+
+def _with_pulse(
+    app: middleware.Application, pulse: services.Pulse
+) -> middleware.Application:
+    """Return the application, which shows from its first request on that its
+    process lives.
+    """
+    first = threading.Lock()
+
+    def living(
+        environ: middleware.Environ, start_response: middleware.StartResponse
+    ) -> Iterable[bytes]:
+        if first.acquire(blocking=False):
+            pulse.start()
+            atexit.register(pulse.stop)
+        return app(environ, start_response)
+
+    return living
 
 
 def connect(
@@ -103,7 +125,7 @@ def connect(
 ) -> calls.Backends:
     """Return the backends of handlers; RPC must have been set up.
 
-    :param database: the conductor's database, which the API only reads.
+    :param database: the conductor's database, which handlers only read.
     :param server_threads: number of the server's threads, if it is known.
     """
     options = conf.api

@@ -26,6 +26,7 @@ from fpgapool.db import hardware
 from fpgapool.db import leadership
 from fpgapool.db import models
 from fpgapool.db import rows
+from fpgapool.db import services
 from fpgapool.db import sessions as sessions_sql
 from fpgapool.db import usage as db_usage
 from fpgapool.db.answers import Holdings as Holdings
@@ -53,6 +54,7 @@ from fpgapool.db.records import Lease as Lease
 from fpgapool.db.records import QuotaRecord as QuotaRecord
 from fpgapool.db.records import Record as Record
 from fpgapool.db.records import ReservationRecord as ReservationRecord
+from fpgapool.db.records import ServiceRecord as ServiceRecord
 from fpgapool.db.records import SessionHead as SessionHead
 from fpgapool.db.records import SessionRecord as SessionRecord
 from fpgapool.db.records import SlotRecord as SlotRecord
@@ -68,7 +70,7 @@ _SLOW_ROW_S = 0.01
 _ANY_SESSION = SessionFilter()
 
 
-class Database(connected.Connected):
+class Database(services.Services):
     """The database; thread-safe."""
 
     # Leadership.

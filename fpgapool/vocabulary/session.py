@@ -245,6 +245,7 @@ FIELDS = fields.Fields(
         fields.CODES,
         "Why it still waits; in lists since version 1.2.",
         default=(),
+        listed=True,
         column=True,
         title="Waiting For",
     ),
@@ -262,9 +263,7 @@ FIELDS = fields.Fields(
         "priority",
         "updated_at",
     ),
-    filters={
-        name: name for name in ("accelerator", "user_id", "instance_id")
-    },
+    filters={name: name for name in ("accelerator", "user_id", "instance_id")},
 )
 
 

@@ -56,14 +56,7 @@ _OPTIONS = common.of_options(description.FIELDS.options)
 #: A session in a list, without most members that only the conductor has.
 LISTED = common.record(
     [*common.newer(_SHOWN), "pending_reasons"],
-    **common.of_fields(
-        (
-            one
-            for one in _SHOWN
-            if one.listed or one.name == "pending_reasons"
-        ),
-        _OWN,
-    ),
+    **common.of_fields((one for one in _SHOWN if one.listed), _OWN),
     links=common.LINKS,
 )
 

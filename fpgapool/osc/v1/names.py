@@ -48,9 +48,7 @@ def _own_first(members: Callable[..., Iterable[Any]], name: str) -> list[Any]:
         return []
 
 
-def _instances(
-    client: proxy.Proxy, name: str, **query: bool
-) -> Iterable[Any]:
+def _instances(client: proxy.Proxy, name: str, **query: bool) -> Iterable[Any]:
     return [one for one in client.instances(**query) if one.name == name]
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from keystoneauth1 import exceptions as auth_exceptions
 from openstack import exceptions as sdk_exceptions
-from cliff import columns
 from osc_lib import exceptions
 from osc_lib.cli import format_columns
 
@@ -43,15 +42,15 @@ class _WithoutSecret(format_columns.DictColumn):
         super().__init__(shown)
 
 
-class _Sentences(columns.FormattableColumn):
+class _Sentences(format_columns.ListDictColumn):
     """Shows reasons; people read only the sentences."""
 
-    def human_readable(self) -> str:
-        return "\n".join(one["message"] for one in self.machine_readable())
+    def __init__(self, value: list[dict[str, Any]] | None) -> None:
+        # Services of earlier releases do not send them in lists.
+        super().__init__(value or [])
 
-    def machine_readable(self) -> list[dict[str, Any]]:
-        # Services of earlier releases do not send it in lists.
-        return self._value or []
+    def human_readable(self) -> str:
+        return "\n".join(one["message"] for one in self._value)
 
 
 _SHOW_SECRET = base.flag(

@@ -390,6 +390,7 @@ class FakeDatabase:
         # By the ids of slots, and the projects of these instances.
         self.reserved_for: dict[int, str] = {}
         self.projects: dict[str, str] = {}
+        self.alive: list[db_api.ServiceRecord] = []
         self.lease = db_api.Lease(holder="controller1", epoch=4, renewals=2)
 
     def _fail(self) -> None:
@@ -503,6 +504,14 @@ class FakeDatabase:
     def read_lease(self) -> db_api.Lease:
         self._fail()
         return self.lease
+
+    def services(self) -> list[db_api.ServiceRecord]:
+        self._fail()
+        return self.alive
+
+    def now(self) -> float:
+        self._fail()
+        return NOW
 
     def change_inventory(self, **members: Any) -> None:
         """Have other rows from now on."""

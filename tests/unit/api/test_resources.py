@@ -387,6 +387,64 @@ def test_services_show_who_leads_and_who_reports(world):
     assert agent["message"] == "not capped"
 
 
+def _alive(name, binary="fpgapool-api", ago_s=5.0):
+    return db_api.ServiceRecord(
+        name=name,
+        binary=binary,
+        host="controller1",
+        version="1.1.0",
+        seen_at=fakes.NOW - ago_s,
+    )
+
+
+def test_all_services_show_their_last_sign_of_life(world):
+    world.database.alive = [
+        _alive("controller1", "fpgapool-conductor", 3600.0),
+        _alive("controller2", "fpgapool-conductor"),
+        _alive("controller1:7"),
+        _alive("controller1:8", ago_s=61.0),
+    ]
+    services = world.ask("GET", "/v1/services", fakes.ADMIN).json["services"]
+    told = {
+        one["id"]: (one["up"], one["last_report_at"], one["message"])
+        for one in services
+        if one["binary"] != "fpgapool-agent"
+    }
+    assert told == {
+        # It answers, whatever its signs.
+        "controller1": (
+            True,
+            "2023-11-14T21:13:20.000000Z",
+            "leader, epoch 4",
+        ),
+        "controller2": (True, "2023-11-14T22:13:15.000000Z", "stands by"),
+        "controller1:7": (True, "2023-11-14T22:13:15.000000Z", ""),
+        "controller1:8": (False, "2023-11-14T22:12:19.000000Z", ""),
+    }
+    path = "/v1/services?binary=fpgapool-api&up=false"
+    (down,) = world.ask("GET", path, fakes.ADMIN).json["services"]
+    assert (down["id"], down["version"]) == ("controller1:8", "1.1.0")
+
+
+def test_older_versions_list_the_services_that_they_knew(world):
+    world.database.alive = [
+        _alive("controller1", "fpgapool-conductor"),
+        _alive("controller1:7"),
+    ]
+    old = {"OpenStack-API-Version": "fpgapool 1.1"}
+    answer = world.ask("GET", "/v1/services", fakes.ADMIN, headers=old)
+    services = answer.json["services"]
+    assert [one["binary"] for one in services].count("fpgapool-api") == 0
+    (leader,) = (
+        one for one in services if one["binary"] == "fpgapool-conductor"
+    )
+    assert leader["last_report_at"] is None
+    assert "version" not in leader
+    path = "/v1/services?binary=fpgapool-api"
+    error = world.error("GET", path, fakes.ADMIN, headers=old)
+    assert error == (400, codes.INVALID_REQUEST)
+
+
 def test_services_are_shown_while_the_conductor_is_away(world):
     world.conductor.failure = messaging.MessagingTimeout()
     services = world.ask("GET", "/v1/services", fakes.ADMIN).json["services"]

@@ -28,6 +28,7 @@ TABLES = {
     api.UsageRecord: models.usage,
     api.QuotaRecord: models.quotas,
     api.InstanceRecord: models.instances,
+    api.ServiceRecord: models.services,
 }
 
 small_ids = st.integers(1, 3)

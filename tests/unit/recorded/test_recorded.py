@@ -439,6 +439,7 @@ def test_rows_are_loaded(old) -> None:
                 database.read_lease(),
                 database.accelerators(),
                 database.sum_usage(limit=1000),
+                database.services(),
                 database.get_instance(samples.fixed("", "instance_id")),
             ]
         )

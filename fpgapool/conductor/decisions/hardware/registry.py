@@ -185,6 +185,7 @@ class HostEntry:
     #: None: not reported. Not in the database: each report contains them.
     power_cap_w: float | None = None
     chunk_bytes: int | None = None
+    agent_version: str = ""
     admin: Administration = Administration()
     compute: db_api.ComputeState = db_api.ComputeState.NONE
     old_boots: list[str] = dataclasses.field(default_factory=list)
@@ -396,6 +397,7 @@ class Registry:
             host,
             name=report.host_name,
             nic_bytes_per_s=report.nic_bytes_per_s,
+            agent_version=report.agent_version,
         )
         if changed:
             rows.append(host_row(host))
