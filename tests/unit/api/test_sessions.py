@@ -540,8 +540,10 @@ def test_lists_say_why_sessions_wait(make_world):
     assert why["pending_reasons"]
     # Of the sixth, only the database knows.
     assert said == {
-        **dict.fromkeys((2, 4), why["pending_reasons"]),
-        **dict.fromkeys((6, 8), []),
+        2: why["pending_reasons"],
+        4: why["pending_reasons"],
+        6: [],
+        8: [],
     }
 
 
