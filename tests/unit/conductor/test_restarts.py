@@ -150,8 +150,8 @@ def test_the_leader_says_all_that_keeps_workers_from_being_isolated(single):
 
 
 def test_the_version_of_an_agent_is_recorded(single):
-    report = single.agents["a"].report()
     for version in ("1.1.0", "1.2.0", ""):
+        report = single.agents["a"].report()
         single.feed(dataclasses.replace(report, agent_version=version))
         assert single.memory.registry.hosts["a"].agent_version == version
 
