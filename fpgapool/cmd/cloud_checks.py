@@ -76,7 +76,7 @@ def endpoint(conf: cfg.ConfigOpts) -> str | None:
     found = access.service_catalog.get_endpoints_data(
         service_type=keystone.SERVICE_TYPE, interface="public"
     )
-    regions = {one.region_id for many in found.values() for one in many}
+    regions = {one.region_name for many in found.values() for one in many}
     if regions and region in (None, *regions):
         return None
     where = f" in the region {region}" if regions else ""

@@ -23,9 +23,10 @@ FOR_LACK_OF_SLOTS = frozenset(
     }
 )
 
-# Maximum number of silent hosts, or of operators' reasons, that a sentence
-# has.
+# Maximum number of silent hosts that a sentence names.
 _MOST_NAMED = 10
+# Maximum number of operators' reasons, which may be long.
+_MOST_WORDS = 3
 
 
 def out_of_service(slots: Iterable[inventory.Slot], sees_hosts: bool) -> str:
@@ -64,9 +65,9 @@ def _operators_words(slots: Iterable[inventory.Slot]) -> str:
         for owner in (slot.device.record, slot.device.host)
         if owner.admin_state != states.ENABLED and owner.admin_reason
     }
-    shown = list(words)[:_MOST_NAMED]
-    if len(words) > _MOST_NAMED:
-        shown.append(f"{len(words) - _MOST_NAMED} more")
+    shown = list(words)[:_MOST_WORDS]
+    if len(words) > _MOST_WORDS:
+        shown.append(f"{len(words) - _MOST_WORDS} more")
     return f" ({'; '.join(shown)})" if shown else ""
 
 
