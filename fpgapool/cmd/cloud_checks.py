@@ -129,8 +129,9 @@ def computes(conf: cfg.ConfigOpts) -> str | None:
 
 def listed(names: list[str]) -> str:
     """Return the first names, for a sentence."""
-    more = ", ..." if len(names) > _MOST_NAMES else ""
-    return f"{', '.join(names[:_MOST_NAMES])}{more}"
+    shown = ", ".join(names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _groups(conf: cfg.ConfigOpts) -> Iterator[str]:
