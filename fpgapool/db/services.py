@@ -30,6 +30,8 @@ API = "fpgapool-api"
 _INTERVAL_S = 10.0
 #: After so many seconds without a sign, a process counts as down.
 SILENCE_S = 6 * _INTERVAL_S
+# How long a process that stops waits for the database.
+_STOP_S = 2.0
 # After a day, it is forgotten.
 _MEMORY_S = 86400.0
 
@@ -93,7 +95,7 @@ class Pulse:
     def stop(self) -> None:
         self._stopping.set()
         if self._thread.is_alive():
-            self._thread.join(_INTERVAL_S)
+            self._thread.join(_STOP_S)
 
     def _run(self) -> None:
         host = socket.gethostname()
@@ -104,11 +106,15 @@ class Pulse:
             host=host,
             version=version.version_string(),
         )
+        failing = False
         while not self._stopping.is_set():
             try:
                 self._database.note_service(service)
+                failing = False
             except exception.DatabaseError as error:
-                LOG.warning("Cannot show that this process lives: %s", error)
+                if not failing:
+                    LOG.warning("Cannot show that it lives: %s", error)
+                failing = True
             self._stopping.wait(_INTERVAL_S)
         if self._name is None:
             try:
