@@ -14,7 +14,7 @@ from fpgapool.allinone import webserver
 from fpgapool.api import app
 from fpgapool.api import metrics as api_metrics
 from fpgapool.db import api as db_api
-from fpgapool.db import services
+from fpgapool.rpcapi import pulse
 
 LOG = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class RestAPI:
             stop_s=_STOP_S,
         )
         self._server.error_log = _log
-        self._pulse = services.Pulse(database, services.API)
+        self._pulse = pulse.Pulse(self._backends.conductor, app.PROGRAM)
         self._thread = threading.Thread(target=self._run, name="rest-api")
 
     @property

@@ -51,8 +51,8 @@ from fpgapool.common.monitoring import ratelimit
 from fpgapool.conf import cors as cors_conf
 from fpgapool.conf import quota as quota_conf
 from fpgapool.db import api as db_api
-from fpgapool.db import services
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.rpcapi import pulse as pulses
 from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 
@@ -96,11 +96,11 @@ def load() -> middleware.Application:
     rpc.init(conf)
     backends = connect(conf, db_api.Database.from_conf(conf))
     app = metrics.WithEndpoint(build(conf, backends), conf, backends.metrics)
-    return _with_pulse(app, services.Pulse(backends.database, services.API))
+    return _with_pulse(app, pulses.Pulse(backends.conductor, PROGRAM))
 
 
 def _with_pulse(
-    app: middleware.Application, pulse: services.Pulse
+    app: middleware.Application, pulse: pulses.Pulse
 ) -> middleware.Application:
     """Return the application, which shows from its first request on that its
     process lives.
@@ -125,7 +125,7 @@ def connect(
 ) -> calls.Backends:
     """Return the backends of handlers; RPC must have been set up.
 
-    :param database: the conductor's database, which handlers only read.
+    :param database: the conductor's database, which the API only reads.
     :param server_threads: number of the server's threads, if it is known.
     """
     options = conf.api

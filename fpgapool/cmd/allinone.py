@@ -29,7 +29,6 @@ from fpgapool.common.messaging import rpc
 from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor import service as conductor_service
 from fpgapool.db import api as db_api
-from fpgapool.db import services as db_services
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.vocabulary import scheduling
@@ -271,9 +270,6 @@ class _AllInOne:
                     conf, [agent.fill for agent in made.values()]
                 ),
                 conductor,
-                db_services.Pulse(
-                    database, db_services.CONDUCTOR, conf.conductor.name
-                ),
                 agents,
                 wiring.Links(self._where, self._cluster.host_names()[0]),
             ]

@@ -18,7 +18,6 @@ from fpgapool.common.messaging import signing
 from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor import service as conductor_service
 from fpgapool.db import api as db_api
-from fpgapool.db import services
 
 LOG = logging.getLogger(__name__)
 
@@ -48,10 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return launch.failed(_PROGRAM, error, 2)
     rpc.init(conf)
     try:
-        pulse = services.Pulse(
-            database, services.CONDUCTOR, conf.conductor.name
-        )
-        return runner.run([endpoint, conductor, pulse])
+        return runner.run([endpoint, conductor])
     except exception.ConfigurationError as error:
         return launch.failed(_PROGRAM, error, 2)
     finally:

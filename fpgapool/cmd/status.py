@@ -22,7 +22,6 @@ from oslo_upgradecheck import common_checks
 from oslo_upgradecheck import upgradecheck
 from sqlalchemy import exc as sa_exc
 
-from fpgapool import version
 from fpgapool.agent.child import room
 from fpgapool.cmd import cloud_checks
 from fpgapool.cmd import launch
@@ -229,22 +228,6 @@ class Checks(upgradecheck.UpgradeCommands):
             )
         return None
 
-    def _check_versions(self) -> _Found:
-        """Check that agents run this release."""
-        own = version.version_string()
-        others = [
-            f"{host.name} ({host.agent_version or 'unknown'})"
-            for host in self._hosts()
-            if host.agent_version != own
-        ]
-        if not others:
-            return None
-        return _warning(
-            f"The agents of {len(others)} hosts do not run version {own}:"
-            f" {cloud_checks.listed(others)}. Install it there, and restart"
-            " them; sessions continue."
-        )
-
     def _check_endpoint(self) -> _Found:
         problem = cloud_checks.endpoint(self._conf)
         return _warning(problem) if problem else None
@@ -254,16 +237,14 @@ class Checks(upgradecheck.UpgradeCommands):
         return _failure(problem) if problem else None
 
     def _check_placement(self) -> _Found:
-        names = {host.uuid: host.name for host in self._hosts()}
+        hosts = self._database.inventory().hosts
+        names = {host.uuid: host.name for host in hosts}
         problem = cloud_checks.hosts(self._conf, names)
         return _warning(problem) if problem else None
 
     def _check_nova(self) -> _Found:
         problem = cloud_checks.computes(self._conf)
         return _failure(problem) if problem else None
-
-    def _hosts(self) -> list[db_api.HostRecord]:
-        return self._database.inventory().hosts
 
     def _check_isolation(self) -> _Found:
         """Check that this host, if it is a compute node, isolates workers."""
@@ -331,7 +312,6 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Accelerators", _checked(_check_library)),
         ("Leading conductor", _checked(_check_leader)),
         ("Agents", _checked(_check_hosts)),
-        ("Versions of agents", _checked(_check_versions)),
         ("Isolation of workers on this host", _checked(_check_isolation)),
         ("Message bus", _checked(_check_transport)),
         ("Authentication", _checked(_check_authentication)),

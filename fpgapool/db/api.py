@@ -26,7 +26,6 @@ from fpgapool.db import hardware
 from fpgapool.db import leadership
 from fpgapool.db import models
 from fpgapool.db import rows
-from fpgapool.db import services
 from fpgapool.db import sessions as sessions_sql
 from fpgapool.db import usage as db_usage
 from fpgapool.db.answers import Holdings as Holdings
@@ -54,7 +53,6 @@ from fpgapool.db.records import Lease as Lease
 from fpgapool.db.records import QuotaRecord as QuotaRecord
 from fpgapool.db.records import Record as Record
 from fpgapool.db.records import ReservationRecord as ReservationRecord
-from fpgapool.db.records import ServiceRecord as ServiceRecord
 from fpgapool.db.records import SessionHead as SessionHead
 from fpgapool.db.records import SessionRecord as SessionRecord
 from fpgapool.db.records import SlotRecord as SlotRecord
@@ -70,7 +68,7 @@ _SLOW_ROW_S = 0.01
 _ANY_SESSION = SessionFilter()
 
 
-class Database(services.Services):
+class Database(connected.Connected):
     """The database; thread-safe."""
 
     # Leadership.
@@ -79,6 +77,11 @@ class Database(services.Services):
         """Return the lease; None before the first election."""
         with self._transaction() as connection:
             return leadership.read(connection)
+
+    def lease_renewed_at(self) -> float | None:
+        """Return when a leader last renewed the lease; None: unknown."""
+        with self._transaction() as connection:
+            return leadership.renewed_at(connection)
 
     def take_lease(self, holder: str, expected: Lease | None) -> Lease:
         """Become the leader, unless the lease has changed meanwhile.

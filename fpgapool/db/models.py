@@ -191,9 +191,6 @@ instances = _table(
     sa.Index("ix_instances_deleted_at", "deleted_at"),
 )
 
-# Each process writes its own row; the leader's epoch does not matter.
-services = _table("services", records.ServiceRecord)
-
 # After the first election, the table has one row, with id 1.
 leader_lease = sa.Table(
     "leader_lease",

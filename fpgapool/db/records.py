@@ -119,20 +119,6 @@ class AcceleratorRecord:
     profile: Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceRecord:
-    """The last sign of life of a conductor or of a process of the API.
-
-    :param seen_at: the database's wall-clock time.
-    """
-
-    name: _Name
-    binary: _Code
-    host: _Name
-    version: _Code
-    seen_at: float = 0.0
-
-
 #: The value that marks the row of a bitstream, host or desk for deletion.
 DELETED = "deleted"
 
@@ -341,7 +327,6 @@ KEYS: Mapping[type, str] = {
     AcceleratorRecord: "name",
     AssignmentRecord: "slot_id",
     ReservationRecord: "device_id",
-    ServiceRecord: "name",
 }
 
 #: The members that mark a row for deletion, and the values that do so.

@@ -120,14 +120,6 @@ HOST = fields.Fields(
         " the host's slots of the given shape as long as they fit other"
         " slots.",
     ),
-    fields.stored(
-        "agent_version",
-        fields.TEXT,
-        "Version of its agent; empty: unknown, as of release 1.0.0.",
-        default="",
-        length=64,
-        since=(1, 2),
-    ),
     sort_keys=("name", "uuid"),
     filters={"name": "name", "up": "up"},
 )
@@ -269,7 +261,11 @@ SLOT = fields.Fields(
     },
 )
 
-BINARIES = ("fpgapool-api", "fpgapool-conductor", "fpgapool-agent")
+API, CONDUCTOR, AGENT = BINARIES = (
+    "fpgapool-api",
+    "fpgapool-conductor",
+    "fpgapool-agent",
+)
 #: The members of services: conductors, agents and processes of the API.
 SERVICE = fields.Fields(
     fields.shown(

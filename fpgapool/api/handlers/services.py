@@ -5,18 +5,16 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.http import errors
 from fpgapool.api.http import times
-from fpgapool.db import api as db_api
-from fpgapool.db import services
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import inventory
 
-_AGENT = "fpgapool-agent"
 _SILENCE = "no conductor is receiving reports"
 
 #: The first version that lists all services; before, only the leading
@@ -27,20 +25,20 @@ _ALL = (1, 2)
 def index(call: calls.Call) -> calls.Answer:
     """List conductors, agents and processes of the API."""
     is_old = call.version < _ALL
-    if is_old and call.query.get("binary") == services.API:
+    if is_old and call.query.get("binary") == inventory.API:
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            f"query.binary: {services.API} requires version 1.2",
+            f"query.binary: {inventory.API} requires version 1.2",
         )
-    answers = call.ask(lambda leader: leader.pool_counts()) is not None
-    known = [] if is_old else call.backends.database.services()
+    now = call.ask(lambda leader: leader.services_now())
+    others = [] if is_old or now is None else now["services"]
     page = paging.chosen(
         call,
         inventory.SERVICE,
-        [*_processes(call, answers, known), *_agents(call, answers)],
+        [*_processes(call, now, others), *_agents(call, now is not None)],
         operator.itemgetter,
     )
-    if answers:
+    if now is not None:
         _add_figures(call, page)
     if is_old:
         for one in page:
@@ -49,50 +47,41 @@ def index(call: calls.Call) -> calls.Answer:
 
 
 def _processes(
-    call: calls.Call, answers: bool, known: list[db_api.ServiceRecord]
-) -> list[dict[str, Any]]:
-    """Return the conductors and the processes of the API.
+    call: calls.Call,
+    now: dict[str, Any] | None,
+    others: list[dict[str, Any]],
+) -> Iterator[dict[str, Any]]:
+    """Yield the conductors and the processes of the API.
 
-    :param known: those that give signs of life.
+    :param now: the leader's answer; None if it does not answer.
+    :param others: the processes that have told it that they live.
     """
-    lease = call.backends.database.read_lease()
-    leader = services.CONDUCTOR, lease.holder if lease else ""
-    alive_at = call.backends.database.now() - services.SILENCE_S
-    found = {
-        (one.binary, one.name): _document(
-            one,
-            up=one.seen_at >= alive_at,
-            message="stands by" if one.binary == services.CONDUCTOR else "",
-        )
-        for one in known
-    }
-    if lease is not None and lease.holder:
-        # A leader of release 1.0.0 gives no signs of life.
-        unknown = db_api.ServiceRecord(
-            name=lease.holder,
-            binary=services.CONDUCTOR,
-            host=lease.holder,
-            version="",
-        )
-        shown = found.setdefault(leader, _document(unknown))
-        silence = "" if answers else ", does not answer"
-        shown["up"] = answers
-        shown["message"] = f"leader, epoch {lease.epoch}{silence}"
-    return list(found.values())
-
-
-def _document(
-    one: db_api.ServiceRecord, *, up: bool = False, message: str = ""
-) -> dict[str, Any]:
-    return {
-        "id": one.name,
-        "binary": one.binary,
-        "host": one.host,
-        "up": up,
-        "last_report_at": times.text(one.seen_at or None),
-        "message": message,
-        "version": one.version,
-    }
+    database = call.backends.database
+    lease = database.read_lease()
+    leader = lease.holder if lease else ""
+    if lease is not None and leader:
+        yield {
+            "id": leader,
+            "binary": inventory.CONDUCTOR,
+            "host": leader,
+            "up": now is not None,
+            "last_report_at": times.text(database.lease_renewed_at()),
+            "message": f"leader, epoch {lease.epoch}"
+            + ("" if now else ", does not answer"),
+            "version": now["version"] if now else "",
+        }
+    for one in others:
+        is_conductor = one["binary"] == inventory.CONDUCTOR
+        if not (is_conductor and one["name"] == leader):
+            yield {
+                "id": one["name"],
+                "binary": one["binary"],
+                "host": one["host"],
+                "up": one["up"],
+                "last_report_at": times.text(one["last_report_at"]),
+                "message": "stands by" if is_conductor else "",
+                "version": one["version"],
+            }
 
 
 def _agents(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
@@ -100,12 +89,12 @@ def _agents(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
     return [
         {
             "id": host.uuid,
-            "binary": _AGENT,
+            "binary": inventory.AGENT,
             "host": host.name,
             "up": host.up and answers,
             "last_report_at": times.text(host.last_report_at),
             "message": "" if answers else _SILENCE,
-            "version": host.agent_version,
+            "version": "",
         }
         for host in call.backends.inventory.get().hosts
     ]
@@ -114,15 +103,16 @@ def _agents(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
 def _add_figures(call: calls.Call, page: list[dict[str, Any]]) -> None:
     """Add what only the leader knows about agents."""
     now = call.backends.hosts_now(
-        [one["id"] for one in page if one["binary"] == _AGENT]
+        [one["id"] for one in page if one["binary"] == inventory.AGENT]
     )
     for one in page:
         heard = now.get(one["id"])
         if heard is not None:
             one["last_report_at"] = times.text(heard["last_report_at"])
-            # A conductor of an earlier release does not know both.
+            # A conductor of an earlier release does not know all of them.
             one["message"] = "; ".join(
                 heard[name]
                 for name in ("link_message", "isolation_message")
                 if heard.get(name)
             )
+            one["version"] = heard.get("agent_version", "")

@@ -28,7 +28,7 @@ _E = TypeVar("_E", bound=enum.Enum)
 
 _MAX_NAME_LENGTH = 255
 # Maximum lengths of members whose columns are shorter.
-_MAX_LENGTHS = {"agent_version": 64, "code": 64, "host_uuid": 36, "state": 16}
+_MAX_LENGTHS = {"code": 64, "host_uuid": 36, "state": 16}
 
 # Not checked here: free text, which is truncated and sanitized before it is
 # stored, and sizes, which the engine rejects with their own error code.

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from fpgapool import version
 from fpgapool.cmd import status
-from fpgapool.db import models
 from tests.harness import cloud as clouds
 from tests.integration.nova import harness
 from tests.services import keystone as keystone_service
@@ -25,7 +23,6 @@ FOREIGN = "network1"
 #: Names of checks.
 CREDENTIALS, ENDPOINT = "Credentials", "Endpoint"
 PLACEMENT, NOVA = "Hosts in Placement", "Nova"
-VERSIONS = "Versions of agents"
 
 Check = Callable[..., dict[str, tuple[int, str | None]]]
 
@@ -76,33 +73,13 @@ def test_a_cloud_that_is_as_it_should_be(
 ) -> None:
     """But for a host that is in no cloud."""
     found = check()
-    for name in (CREDENTIALS, ENDPOINT, NOVA, VERSIONS, "Authentication"):
+    for name in (CREDENTIALS, ENDPOINT, NOVA, "Authentication"):
         assert found[name] == (SUCCESS, None)
     result, details = found[PLACEMENT]
     assert result == WARNING
     foreign = pool.hosts[FOREIGN].uuid
     assert f"of 1 hosts: {FOREIGN} ({foreign})." in str(details)
     assert "compute_id" in str(details)
-
-
-def test_agents_of_another_release(check: Check, pool: clouds.Cloud) -> None:
-    table = models.hosts
-    same = table.c.name == FOREIGN
-    with pool.database.engine.begin() as connection:
-        connection.execute(
-            table.update().where(same).values(agent_version="1.0.7")
-        )
-    try:
-        result, details = check()[VERSIONS]
-    finally:
-        with pool.database.engine.begin() as connection:
-            connection.execute(
-                table.update()
-                .where(same)
-                .values(agent_version=version.version_string())
-            )
-    assert result == WARNING
-    assert f"{FOREIGN} (1.0.7)" in str(details)
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,7 @@ class FakeConductor:
         self.quota = admission.ProjectQuota()
         #: What slots run without a file, by shape.
         self.builtins: dict[str, Any] = {}
+        self.alive: list[dict[str, Any]] = []
 
     def _fail(self) -> None:
         if self.failure is not None:
@@ -361,10 +362,15 @@ class FakeConductor:
             "queued": 1,
             "link_message": "not capped",
             "last_report_at": 1.7e9,
+            "agent_version": "1.1.0",
             "unusable_slots": [3],
             "novelty": 1,
         }
         return {HOST: figures} if HOST in host_uuids else {}
+
+    def services_now(self) -> dict[str, Any]:
+        self._fail()
+        return {"version": "1.1.0", "services": self.alive, "novelty": 1}
 
 
 class FakeDatabase:
@@ -390,7 +396,6 @@ class FakeDatabase:
         # By the ids of slots, and the projects of these instances.
         self.reserved_for: dict[int, str] = {}
         self.projects: dict[str, str] = {}
-        self.alive: list[db_api.ServiceRecord] = []
         self.lease = db_api.Lease(holder="controller1", epoch=4, renewals=2)
 
     def _fail(self) -> None:
@@ -505,13 +510,9 @@ class FakeDatabase:
         self._fail()
         return self.lease
 
-    def services(self) -> list[db_api.ServiceRecord]:
+    def lease_renewed_at(self) -> float:
         self._fail()
-        return self.alive
-
-    def now(self) -> float:
-        self._fail()
-        return NOW
+        return NOW - 1.0
 
     def change_inventory(self, **members: Any) -> None:
         """Have other rows from now on."""

@@ -387,22 +387,23 @@ def test_services_show_who_leads_and_who_reports(world):
     assert agent["message"] == "not capped"
 
 
-def _alive(name, binary="fpgapool-api", ago_s=5.0):
-    return db_api.ServiceRecord(
-        name=name,
-        binary=binary,
-        host="controller1",
-        version="1.1.0",
-        seen_at=fakes.NOW - ago_s,
-    )
+def _alive(name, binary="fpgapool-api", *, up=True):
+    return {
+        "binary": binary,
+        "name": name,
+        "host": "controller1",
+        "version": "1.1.0",
+        "last_report_at": fakes.NOW - 5.0,
+        "up": up,
+    }
 
 
 def test_all_services_show_their_last_sign_of_life(world):
-    world.database.alive = [
-        _alive("controller1", "fpgapool-conductor", 3600.0),
+    world.conductor.alive = [
+        _alive("controller1", "fpgapool-conductor", up=False),
         _alive("controller2", "fpgapool-conductor"),
         _alive("controller1:7"),
-        _alive("controller1:8", ago_s=61.0),
+        _alive("controller1:8", up=False),
     ]
     services = world.ask("GET", "/v1/services", fakes.ADMIN).json["services"]
     told = {
@@ -410,25 +411,27 @@ def test_all_services_show_their_last_sign_of_life(world):
         for one in services
         if one["binary"] != "fpgapool-agent"
     }
+    sign = "2023-11-14T22:13:15.000000Z"
     assert told == {
-        # It answers, whatever its signs.
+        # It answers, and the lease has its last sign.
         "controller1": (
             True,
-            "2023-11-14T21:13:20.000000Z",
+            "2023-11-14T22:13:19.000000Z",
             "leader, epoch 4",
         ),
-        "controller2": (True, "2023-11-14T22:13:15.000000Z", "stands by"),
-        "controller1:7": (True, "2023-11-14T22:13:15.000000Z", ""),
-        "controller1:8": (False, "2023-11-14T22:12:19.000000Z", ""),
+        "controller2": (True, sign, "stands by"),
+        "controller1:7": (True, sign, ""),
+        "controller1:8": (False, sign, ""),
     }
+    assert {one["version"] for one in services} == {"1.1.0", ""}
     path = "/v1/services?binary=fpgapool-api&up=false"
     (down,) = world.ask("GET", path, fakes.ADMIN).json["services"]
     assert (down["id"], down["version"]) == ("controller1:8", "1.1.0")
 
 
 def test_older_versions_list_the_services_that_they_knew(world):
-    world.database.alive = [
-        _alive("controller1", "fpgapool-conductor"),
+    world.conductor.alive = [
+        _alive("controller2", "fpgapool-conductor"),
         _alive("controller1:7"),
     ]
     old = {"OpenStack-API-Version": "fpgapool 1.1"}
@@ -438,7 +441,7 @@ def test_older_versions_list_the_services_that_they_knew(world):
     (leader,) = (
         one for one in services if one["binary"] == "fpgapool-conductor"
     )
-    assert leader["last_report_at"] is None
+    assert leader["id"] == "controller1"
     assert "version" not in leader
     path = "/v1/services?binary=fpgapool-api"
     error = world.error("GET", path, fakes.ADMIN, headers=old)

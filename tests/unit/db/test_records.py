@@ -28,7 +28,6 @@ TABLES = {
     api.UsageRecord: models.usage,
     api.QuotaRecord: models.quotas,
     api.InstanceRecord: models.instances,
-    api.ServiceRecord: models.services,
 }
 
 small_ids = st.integers(1, 3)

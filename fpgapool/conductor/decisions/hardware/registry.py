@@ -393,11 +393,11 @@ class Registry:
             )
         host.link_message = report.link_message
         host.isolation_message = report.isolation_message
+        host.agent_version = report.agent_version
         changed = _assign(
             host,
             name=report.host_name,
             nic_bytes_per_s=report.nic_bytes_per_s,
-            agent_version=report.agent_version,
         )
         if changed:
             rows.append(host_row(host))
