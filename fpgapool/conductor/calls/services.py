@@ -52,13 +52,14 @@ class ServiceCalls(base.Calls):
         except shapes.Invalid as error:
             LOG.warning("Malformed sign of life dropped: %s", error)
             return
-        lives = found.pop("lives")
+        key = found["binary"], found["name"]
+        found["up"] = found.pop("lives")
+        found["last_report_at"] = self._pump.now()
         with self._services_lock:
             known = self._services
-            known.pop((found["binary"], found["name"]), None)
-            if lives:
-                found["last_report_at"] = self._pump.now()
-                known[found["binary"], found["name"]] = found
+            known.pop(key, None)
+            if found["up"]:
+                known[key] = found
             if len(known) > _MOST:
                 del known[next(iter(known))]
 
