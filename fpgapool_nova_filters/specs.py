@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 NAMESPACE = "fpgapool"
@@ -31,6 +32,9 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 ACCELERATORS_PATTERN = rf"{_NAME}( *, *{_NAME})*"
 
 _accelerators_pattern = re.compile(ACCELERATORS_PATTERN)
+# Both may have the suffix of a group.
+_slots_pattern = re.compile("resources[A-Za-z0-9_-]*:CUSTOM_FPGAPOOL_SLOT")
+_trait_pattern = re.compile("trait[A-Za-z0-9_-]*:CUSTOM_FPGAPOOL_[A-Z0-9_]+")
 
 
 class InvalidError(ValueError):
@@ -62,43 +66,71 @@ NOTHING = Wish()
 def parse(extra_specs: Mapping[str, str] | None) -> Wish:
     """Read the extra specs of a flavor.
 
-    :raises InvalidError: if they are invalid. nova-api has checked them only
-        if the flavor was created with a recent microversion.
+    The affinity says where instances are placed; the SLA says that only if
+    there is no affinity.
+
+    :raises InvalidError: if they are invalid or contradict each other; the
+        error names all of them. nova-api checks each value by itself, and
+        only if the flavor was changed with a recent microversion.
     """
     specs = extra_specs or {}
-    if AFFINITY in specs and SLA in specs:
-        raise InvalidError(
-            f"{AFFINITY} and {SLA} are mutually exclusive; set only one of"
-            " them"
-        )
-    if SLA in specs:
-        affinity = _AFFINITY_OF_SLA[_parse_choice(SLA, SLAS, specs)]
-    elif AFFINITY in specs:
-        affinity = _parse_choice(AFFINITY, AFFINITIES, specs)
+    wrong = [*_invalid(specs), *_contradictions(specs)]
+    if wrong:
+        raise InvalidError("; ".join(wrong))
+    if AFFINITY in specs:
+        affinity = specs[AFFINITY]
+    elif SLA in specs:
+        affinity = _AFFINITY_OF_SLA[specs[SLA]]
     elif ACCELERATORS in specs:
         affinity = PREFERRED
     else:
         return NOTHING
-    return Wish(_parse_names(specs.get(ACCELERATORS)), affinity)
+    return Wish(_names(specs.get(ACCELERATORS)), affinity)
 
 
-def _parse_choice(
-    name: str, choices: tuple[str, ...], specs: Mapping[str, str]
-) -> str:
-    if specs[name] not in choices:
-        raise InvalidError(
-            f"{name}={specs[name]!r} must be one of: {', '.join(choices)}"
-        )
-    return specs[name]
-
-
-def _parse_names(text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    if not _accelerators_pattern.fullmatch(text):
-        raise InvalidError(
+def _invalid(specs: Mapping[str, str]) -> Iterator[str]:
+    for name, choices in ((AFFINITY, AFFINITIES), (SLA, SLAS)):
+        if name in specs and specs[name] not in choices:
+            yield (
+                f"{name}={specs[name]!r} must be one of: {', '.join(choices)}"
+            )
+    text = specs.get(ACCELERATORS)
+    if text is not None and not _accelerators_pattern.fullmatch(text):
+        yield (
             f"{ACCELERATORS}={text!r} must be names of accelerators, separated"
             " by commas"
         )
+
+
+def _contradictions(specs: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence if instances had to be near boards, and far away."""
+    near = [(AFFINITY, PREFERRED), (AFFINITY, REQUIRED), (SLA, HIGH)]
+    far = [(AFFINITY, AVOID), (SLA, SOFT)]
+    wanted = [item for item in near if item in specs.items()]
+    refused = [item for item in far if item in specs.items()]
+    if (AFFINITY, AVOID) in refused:
+        # Placement finds only hosts that the filter would refuse.
+        wanted += [item for item in specs.items() if _from_placement(*item)]
+    if wanted and refused:
+        yield (
+            f"{_listed(wanted)} and {_listed(refused)} contradict each other:"
+            " the former place instances near boards, the latter away from"
+            " them"
+        )
+
+
+def _from_placement(name: str, value: str) -> bool:
+    """Whether an extra spec asks Placement for boards of the pool."""
+    if _slots_pattern.fullmatch(name):
+        return value != "0"
+    return bool(_trait_pattern.fullmatch(name)) and value == REQUIRED
+
+
+def _listed(items: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in items)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
     # Without duplicates, in the same order.
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    names = [] if text is None else text.split(",")
+    return tuple(dict.fromkeys(name.strip() for name in names))

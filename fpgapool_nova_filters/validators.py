@@ -37,8 +37,9 @@ def register() -> list[base.ExtraSpecValidator]:
         ),
         base.ExtraSpecValidator(
             name=specs.SLA,
-            description="How important the deadlines of instances are; cannot"
-            f" be combined with {specs.AFFINITY}.",
+            description="How important the deadlines of instances are;"
+            f" {specs.AFFINITY} decides where they are placed, and must not"
+            " contradict it.",
             value={
                 "type": str,
                 "enum": list(specs.SLAS),

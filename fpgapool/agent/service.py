@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool import version
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import manager
 from fpgapool.agent import metrics as agent_metrics
@@ -623,6 +624,7 @@ class Agent:
             power_cap_w=self._boards.power_cap_w,
             chunk_bytes=settings.chunk_bytes,
             sessions=self._front_door.to_report(),
+            agent_version=version.version_string(),
             **members,
         )
 

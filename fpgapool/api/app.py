@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -53,6 +54,7 @@ from fpgapool.conf import cors as cors_conf
 from fpgapool.conf import quota as quota_conf
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.rpcapi import pulse as pulses
 from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
 
@@ -103,6 +105,9 @@ def load() -> middleware.Application:
 
 def _start_more(conf: cfg.ConfigOpts, backends: calls.Backends) -> None:
     """Start what needs threads."""
+    pulse = pulses.Pulse(backends.conductor, PROGRAM)
+    pulse.start()
+    atexit.register(pulse.stop)
     try:
         tracing.start(conf, PROGRAM)
         # Signals belong to the web server.

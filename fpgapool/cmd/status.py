@@ -23,6 +23,7 @@ from oslo_upgradecheck import upgradecheck
 from sqlalchemy import exc as sa_exc
 
 from fpgapool.agent.child import room
+from fpgapool.cmd import cloud_checks
 from fpgapool.cmd import launch
 from fpgapool.common import config
 from fpgapool.common import exception
@@ -39,7 +40,6 @@ _COLLATION = "utf8mb4_bin"
 _TEST_TRANSPORTS = ("fake", "kombu+memory")
 # Number of times the leader renews its lease in ``lease_s``.
 _RENEWALS = 3
-_MOST_NAMES = 5
 
 _DATABASE_ERRORS = (oslo_exception.DBError, sa_exc.SQLAlchemyError)
 
@@ -222,12 +222,29 @@ class Checks(upgradecheck.UpgradeCommands):
         with self._database.engine.connect() as connection:
             names = connection.scalars(query.order_by("name")).all()
         if names:
-            more = "" if len(names) <= _MOST_NAMES else ", ..."
             return _warning(
                 f"The agents of {len(names)} hosts are not reporting:"
-                f" {', '.join(names[:_MOST_NAMES])}{more}"
+                f" {cloud_checks.listed(list(names))}"
             )
         return None
+
+    def _check_endpoint(self) -> _Found:
+        problem = cloud_checks.endpoint(self._conf)
+        return _warning(problem) if problem else None
+
+    def _check_credentials(self) -> _Found:
+        problem = cloud_checks.credentials(self._conf)
+        return _failure(problem) if problem else None
+
+    def _check_placement(self) -> _Found:
+        hosts = self._database.inventory().hosts
+        names = {host.uuid: host.name for host in hosts}
+        problem = cloud_checks.hosts(self._conf, names)
+        return _warning(problem) if problem else None
+
+    def _check_nova(self) -> _Found:
+        problem = cloud_checks.computes(self._conf)
+        return _failure(problem) if problem else None
 
     def _check_isolation(self) -> _Found:
         """Check that this host, if it is a compute node, isolates workers."""
@@ -270,13 +287,7 @@ class Checks(upgradecheck.UpgradeCommands):
                 "[api] auth_strategy is not keystone: the API accepts every"
                 " caller, but only from its own machine."
             )
-        group = "keystone_authtoken"
-        for name in ("auth_type", "auth_section"):
-            try:
-                self._conf.register_opt(cfg.StrOpt(name), group=group)
-            except cfg.DuplicateOptError:
-                pass
-        options = self._conf[group]
+        options = cloud_checks.options(self._conf, cloud_checks.API)
         if not (options.auth_type or options.auth_section):
             return _warning(
                 "[keystone_authtoken] does not set auth_type, which the API"
@@ -304,6 +315,10 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Isolation of workers on this host", _checked(_check_isolation)),
         ("Message bus", _checked(_check_transport)),
         ("Authentication", _checked(_check_authentication)),
+        ("Credentials", _checked(_check_credentials)),
+        ("Endpoint", _checked(_check_endpoint)),
+        ("Hosts in Placement", _checked(_check_placement)),
+        ("Nova", _checked(_check_nova)),
         ("Upgrade levels", _checked(_check_levels)),
     )
 

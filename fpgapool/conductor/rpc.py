@@ -10,6 +10,7 @@ from fpgapool.common.messaging import rpc
 from fpgapool.conductor.calls import audits
 from fpgapool.conductor.calls import groups
 from fpgapool.conductor.calls import operators
+from fpgapool.conductor.calls import services
 from fpgapool.conductor.calls import sessions
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 
@@ -19,6 +20,7 @@ class ConductorManager(
     groups.GroupCalls,
     operators.OperatorCalls,
     audits.AuditCalls,
+    services.ServiceCalls,
 ):
     """See :class:`fpgapool.rpcapi.conductor.ConductorAPI` for the calls."""
 

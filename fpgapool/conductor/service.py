@@ -28,6 +28,9 @@ from fpgapool.conductor.runtime import term as terms
 from fpgapool.conductor.runtime import threads
 from fpgapool.conf import quota as quota_conf
 from fpgapool.db import api as db_api
+from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.rpcapi import pulse
+from fpgapool.vocabulary import inventory
 
 LOG = logging.getLogger(__name__)
 
@@ -69,6 +72,7 @@ class Conductor:
             database, conf.conductor.name, conf.conductor.lease_s
         )
         self._publisher = notifications.make(conf, self.counts)
+        self._pulse: pulse.Pulse | None = None
         self._stopping = threading.Event()
         self._deposed = threading.Event()
         self._leading = threading.Event()
@@ -78,6 +82,14 @@ class Conductor:
         """Start the threads, and take part in the election."""
         if self._publisher is not None:
             self._publisher.start()
+        self._pulse = pulse.Pulse(
+            conductor_rpcapi.ConductorAPI(
+                watch=self.counts.rpc.note, keys=self._keys
+            ),
+            inventory.CONDUCTOR,
+            self._conf.conductor.name,
+        )
+        self._pulse.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -85,6 +97,8 @@ class Conductor:
         self._stopping.set()
         self._deposed.set()
         self._thread.join()
+        if self._pulse is not None:
+            self._pulse.stop()
         if self._publisher is not None:
             self._publisher.stop()
 

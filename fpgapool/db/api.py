@@ -78,6 +78,11 @@ class Database(connected.Connected):
         with self._transaction() as connection:
             return leadership.read(connection)
 
+    def lease_renewed_at(self) -> float | None:
+        """Return when a leader last renewed the lease; None: unknown."""
+        with self._transaction() as connection:
+            return leadership.renewed_at(connection)
+
     def take_lease(self, holder: str, expected: Lease | None) -> Lease:
         """Become the leader, unless the lease has changed meanwhile.
 

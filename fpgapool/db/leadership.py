@@ -36,6 +36,12 @@ def read(connection: sa.Connection) -> records.Lease | None:
     return None if row is None else records.Lease(**row._mapping)
 
 
+def renewed_at(connection: sa.Connection) -> float | None:
+    """Return when a leader last renewed the lease, by its own clock."""
+    query = sa.select(_LEASE.c.pool_time_s + _LEASE.c.ahead_s)
+    return connection.scalar(query.where(_IS_THE_ROW))
+
+
 @functools.cache
 def _query() -> sa.Select[Any]:
     # Cached, because building it takes longer than executing it.

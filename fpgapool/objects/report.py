@@ -99,6 +99,8 @@ class AgentReport(base.Payload):
         that of idle boards; None: no cap.
     :param chunk_bytes: maximum length of a piece that its workers accept; None
         if an older agent does not report it.
+    :param agent_version: version of fpgapool; empty if an older agent does not
+        report it.
     :param sessions: the revisions that its front door knows of its sessions
         without recent news, by their ids, so that the conductor sends news
         that were lost; None: there are none.
@@ -123,3 +125,4 @@ class AgentReport(base.Payload):
     chunk_bytes: int | None = None
     sessions: dict[str, typing.Any] | None = base.added(1, None)
     isolation_message: str | None = base.added(1, None)
+    agent_version: str = base.added(1, "")

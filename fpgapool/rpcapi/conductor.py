@@ -34,7 +34,8 @@ VERSION = "1.1"
 SINCE = dict.fromkeys(
     (
         *("accelerators_after", "end_sessions", "group_now", "hosts_now"),
-        *("pool_counts", "pool_hosts", "usable_groups"),
+        *("note_service", "pool_counts", "pool_hosts", "services_now"),
+        "usable_groups",
     ),
     "1.1",
 )
@@ -187,7 +188,7 @@ class _Leader:
 
 
 class _PoolQuestions(_Leader):
-    """Questions about the whole pool; see :class:`ConductorAPI`."""
+    """About the whole pool, and its services; see :class:`ConductorAPI`."""
 
     @declared.sent_by("_ask")
     def pool_summary(self) -> dict[str, Any]:
@@ -216,8 +217,23 @@ class _PoolQuestions(_Leader):
         :param host_uuids: at most
             :data:`fpgapool.objects.bounds.MAX_HOSTS`.
         :returns: by UUID, ``nic_load``, ``queued``, ``last_report_at``,
-            ``link_message``, ``isolation_message`` and ``unusable_slots``, the
-            ids of their rows.
+            ``link_message``, ``isolation_message``, ``agent_version`` and
+            ``unusable_slots``, the ids of their rows.
+        """
+
+    @declared.sent_by("_cast")
+    def note_service(
+        self, binary: str, name: str, *, host: str, version: str, lives: bool
+    ) -> None:
+        """Tell that a process lives, or that it stops (cast)."""
+
+    @declared.sent_by("_ask")
+    def services_now(self) -> dict[str, Any]:
+        """Return the processes that have told this leader that they live.
+
+        :returns: ``services``, whose members are the arguments of
+            :meth:`note_service`, and ``last_report_at`` and ``up`` by the
+            leader's clock; and the leader's own ``version``.
         """
 
     @declared.sent_by("_ask")

@@ -261,20 +261,26 @@ SLOT = fields.Fields(
     },
 )
 
-#: The members of services: the leading conductor, and the agents.
+API, CONDUCTOR, AGENT = BINARIES = (
+    "fpgapool-api",
+    "fpgapool-conductor",
+    "fpgapool-agent",
+)
+#: The members of services: conductors, agents and processes of the API.
 SERVICE = fields.Fields(
     fields.shown(
         "binary",
         fields.TEXT,
         column=True,
-        limits={"enum": ["fpgapool-conductor", "fpgapool-agent"]},
+        limits={"enum": list(BINARIES)},
     ),
     fields.shown("host", fields.TEXT, "Name of its host.", column=True),
     fields.shown("is_up", fields.FLAG, shown="up", column=True, title="Up"),
     fields.shown(
         "last_report_at",
         fields.TIME,
-        "Time of an agent's last report.",
+        "Time of an agent's last report, or of the last sign of life of a"
+        " conductor or of a process of the API.",
         column=True,
     ),
     fields.shown(
@@ -286,7 +292,14 @@ SERVICE = fields.Fields(
     fields.shown(
         "id",
         fields.NAME,
-        "Name of the conductor, or UUID of the agent's host.",
+        "Name of the conductor, UUID of the agent's host, or host and number"
+        " of the API's process.",
+    ),
+    fields.shown(
+        "version",
+        fields.TEXT,
+        "Version of fpgapool; empty: unknown, as of release 1.0.0.",
+        since=(1, 2),
     ),
     sort_keys=("id", "binary", "host"),
     filters={"binary": "binary", "up": "up"},

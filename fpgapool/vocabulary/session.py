@@ -43,13 +43,23 @@ FIELDS = fields.Fields(
     ),
     fields.public("request_id", fields.TEXT, length=64, column=False),
     fields.public("project_id", fields.TEXT, length=255, column=False),
-    fields.Field(
+    fields.public(
         "user_id",
         fields.TEXT,
+        "Keystone's ID of the user who opened it, or the number of the system"
+        " user whose program did so on a host of the pool; empty: an"
+        " instance.",
         default="",
         length=255,
-        in_view=0,
-        in_notification=0,
+        column=False,
+        since=(1, 2),
+    ),
+    fields.shown(
+        "instance_id",
+        fields.UUID,
+        "Nova's ID of the instance that opened it; null: a user did.",
+        default=None,
+        since=(1, 2),
     ),
     fields.Field("host_id", fields.COUNT, default=None),
     fields.public(
@@ -232,7 +242,13 @@ FIELDS = fields.Fields(
         "Upper end of that range; null: unknown.",
     ),
     fields.now(
-        "pending_reasons", fields.CODES, "Why it still waits.", default=()
+        "pending_reasons",
+        fields.CODES,
+        "Why it still waits; in lists since version 1.2.",
+        default=(),
+        listed=True,
+        column=True,
+        title="Waiting For",
     ),
     fields.now(
         "chunk_bytes",
@@ -248,7 +264,7 @@ FIELDS = fields.Fields(
         "priority",
         "updated_at",
     ),
-    filters={"accelerator": "accelerator"},
+    filters={name: name for name in ("accelerator", "user_id", "instance_id")},
 )
 
 

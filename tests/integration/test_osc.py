@@ -21,6 +21,7 @@ from openstack import connection
 from openstackclient import shell
 from osc_lib import clientmanager
 
+from fpgapool import version as installed
 from fpgapool.osc.sdk import fpgapool_service
 from fpgapool.vocabulary import microversions
 from tests.harness import waiting
@@ -224,6 +225,54 @@ def test_waiting_in_vain(
     assert result.status == 1
     assert "is EXPIRED" in result.errors
     assert "WAIT_TIMEOUT" in result.errors
+
+
+def test_who_waits_and_why(
+    fpga: Command, opened: Callable[..., dict[str, Any]], personas: Any
+) -> None:
+    """The operator's words are for operators."""
+    (device,) = fpga("admin", "device", "list", "-f", "json").document
+    words = "new fan for board.example.org"
+    change = ("admin", "device", "set")
+    disable = ("--disable", "--reason", words, device["ID"])
+    assert fpga(*change, *disable).status == 0
+    try:
+        session = opened()
+        listing = ("session", "list", "--state", "queued", "--long")
+        person = personas.member
+        of_admin = fpga(
+            *("admin", *listing, "--project", person.project.name),
+            *("--user", person.name, "-f", "json"),
+        ).document
+        of_member = fpga("member", *listing, "-f", "json").document
+    finally:
+        assert fpga(*change, "--enable", device["ID"]).status == 0
+    for listed, reads in ((of_admin, True), (of_member, False)):
+        (one,) = (row for row in listed if row["ID"] == session["id"])
+        assert one["User ID"] == session["user_id"] != ""
+        assert one["Instance ID"] is None
+        (reason,) = one["Waiting For"]
+        assert reason["code"] == "NO_ENABLED_SLOT"
+        assert (words in reason["message"]) == reads
+        assert "Out of service: 2 disabled" in reason["message"]
+    nobody = ("--user", NOBODY.replace("-", ""))
+    found = fpga("admin", *listing, "--all-projects", *nobody, "-f", "json")
+    assert found.document == []
+
+
+def test_services_and_their_last_signs_of_life(fpga: Command) -> None:
+    services = fpga("admin", "service", "list", "--long", "-f", "json")
+    by_binary = {one["Binary"]: one for one in services.document}
+    assert set(by_binary) == {
+        "fpgapool-agent",
+        "fpgapool-api",
+        "fpgapool-conductor",
+    }
+    for one in by_binary.values():
+        assert one["Up"]
+        assert one["Last Report At"]
+        assert one["Version"] == installed.version_string()
+    assert by_binary["fpgapool-conductor"]["Message"].startswith("leader")
 
 
 def test_application_credential(openstack_as: Command) -> None:

@@ -54,9 +54,67 @@ def test_high_sla_prefers_boards_and_soft_leaves_them_to_others() -> None:
     assert not soft.asks
 
 
-def test_sla_and_affinity_exclude_each_other() -> None:
-    with pytest.raises(specs.InvalidError, match="mutually exclusive"):
-        specs.parse({"fpgapool:sla": "soft", "fpgapool:affinity": "required"})
+@pytest.mark.parametrize(
+    ("sla", "affinity"),
+    [("high", "preferred"), ("high", "required"), ("soft", "avoid")],
+)
+def test_the_affinity_says_where(sla: str, affinity: str) -> None:
+    both = specs.parse({"fpgapool:sla": sla, "fpgapool:affinity": affinity})
+    assert both == specs.parse({"fpgapool:affinity": affinity})
+
+
+@pytest.mark.parametrize(
+    ("sla", "affinity"),
+    [("soft", "preferred"), ("soft", "required"), ("high", "avoid")],
+)
+def test_sla_and_affinity_must_not_contradict(sla: str, affinity: str) -> None:
+    with pytest.raises(specs.InvalidError) as caught:
+        specs.parse({"fpgapool:sla": sla, "fpgapool:affinity": affinity})
+    assert f"fpgapool:sla={sla}" in str(caught.value)
+    assert f"fpgapool:affinity={affinity}" in str(caught.value)
+    assert "contradict each other" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "contradicts"),
+    [
+        ("resources:CUSTOM_FPGAPOOL_SLOT", "1", True),
+        ("resources2:CUSTOM_FPGAPOOL_SLOT", "1", True),
+        ("trait:CUSTOM_FPGAPOOL_AES", "required", True),
+        ("trait_fpga:CUSTOM_FPGAPOOL_AES", "required", True),
+        ("resources:CUSTOM_FPGAPOOL_SLOT", "0", False),
+        ("trait:CUSTOM_FPGAPOOL_AES", "forbidden", False),
+        ("trait:CUSTOM_GPU", "required", False),
+    ],
+)
+def test_who_avoids_boards_does_not_ask_placement_for_them(
+    key: str, value: str, contradicts: bool
+) -> None:
+    flavor = {"fpgapool:affinity": "avoid", key: value}
+    if contradicts:
+        with pytest.raises(specs.InvalidError, match=key):
+            specs.parse(flavor)
+    else:
+        assert specs.parse(flavor).affinity == "avoid"
+    specs.parse({"fpgapool:sla": "soft", key: value})
+
+
+def test_all_that_is_wrong_is_told_together() -> None:
+    with pytest.raises(specs.InvalidError) as caught:
+        specs.parse(
+            {
+                "fpgapool:accelerators": "aes,",
+                "fpgapool:affinity": "avoid",
+                "fpgapool:sla": "high",
+                "resources:CUSTOM_FPGAPOOL_SLOT": "2",
+            }
+        )
+    assert str(caught.value) == (
+        "fpgapool:accelerators='aes,' must be names of accelerators, separated"
+        " by commas; fpgapool:sla=high, resources:CUSTOM_FPGAPOOL_SLOT=2 and"
+        " fpgapool:affinity=avoid contradict each other: the former place"
+        " instances near boards, the latter away from them"
+    )
 
 
 def test_limit_of_sessions_is_no_wish() -> None:

@@ -164,6 +164,14 @@ def test_queue_and_closing(page: browser.Page, api: Api) -> None:
     for row in rows:
         assert codes.NO_IDLE_SLOT in row["Waiting for"]
         assert row["Expected wait"]
+        assert row["Opened by"] == "eve"
+    page.wait_rows("Sessions", lambda rows: len(rows) == SLOTS + 2)
+    opener = page.one("#session-opener")
+    # An instance, by its ID, has opened none.
+    opener.send_keys(f"{api.host('node1')}{Keys.ENTER}")
+    page.wait_rows("Sessions", lambda rows: not rows)
+    opener.clear()
+    opener.send_keys(f"eve{Keys.ENTER}")
     page.wait_rows("Sessions", lambda rows: len(rows) == SLOTS + 2)
     close = '[aria-label="Close session holder1"]'
     page.one(close).click()

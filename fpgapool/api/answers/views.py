@@ -57,7 +57,8 @@ def _plan(
     found = {
         str(field.shown): field
         for field in described.part(part)
-        if field.since <= version and (field.in_record or not recorded)
+        if field.since <= version
+        and (field.in_record or (not recorded and field.in_view is not None))
     }
     values = operator.attrgetter(*(field.name for field in found.values()))
     are_times = [k for k, f in found.items() if f.kind in _TIMES]
@@ -78,20 +79,21 @@ def endpoints(
     ]
 
 
-def check_options(
+def check_members(
     described: fields.Fields,
     wanted: Mapping[str, Any],
     version: microversion.Version,
     where: str,
 ) -> None:
-    """Check that a version of the API supports the options of a request.
+    """Check that a version of the API has the members that a request names.
 
-    :raises ApiError: for the first option that needs a newer version.
+    :param where: the part of the request, such as ``query``.
+    :raises ApiError: for the first member that needs a newer version.
     """
-    for option in described.options:
-        if option.name in wanted and version < option.since:
+    for field in described:
+        if field.name in wanted and version < field.since:
             raise errors.ApiError(
                 codes.INVALID_REQUEST,
-                f"body.{where}.{option.name} requires version"
-                f" {microversion.Version(*option.since)}",
+                f"{where}.{field.name} requires version"
+                f" {microversion.Version(*field.since)}",
             )

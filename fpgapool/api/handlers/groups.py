@@ -298,7 +298,7 @@ def _change(call: calls.Call, change: group_objects.GroupChange) -> None:
 def _wanted(call: calls.Call) -> dict[str, Any]:
     """Return the members of the body, with integral numbers as int."""
     wanted = dict(call.body["group"])
-    views.check_options(description.GROUP, wanted, call.version, "group")
+    views.check_members(description.GROUP, wanted, call.version, "body.group")
     for option in description.GROUP.options:
         if option.name in wanted:
             if option.kind is fields.INTEGER:

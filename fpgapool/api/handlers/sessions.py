@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 import re
 import time
 from collections.abc import Callable
@@ -29,6 +30,8 @@ from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.api.schemas import sessions as schemas
 from fpgapool.db import api as db_api
+from fpgapool.objects import bounds
+from fpgapool.objects import instance
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
@@ -46,6 +49,9 @@ _LONGEST_RETRY_S = 60
 
 #: What is known of a session.
 _Known: TypeAlias = db_api.SessionHead | objects.SessionView
+
+#: The first version whose lists say why sessions wait.
+_LISTS_SAY_WHY = (1, 2)
 
 #: States in which the leader knows the queue position or the current bytes,
 #: which are not in the rows.
@@ -317,7 +323,9 @@ def _request(call: calls.Call) -> objects.OpenRequest:
     for name in wanted.keys() & {"claimed_bytes", "priority"}:
         # JSON Schema also accepts 1e9 as an integer.
         wanted[name] = int(wanted[name])
-    views.check_options(description.FIELDS, wanted, call.version, "session")
+    views.check_members(
+        description.FIELDS, wanted, call.version, "body.session"
+    )
     if not wanted["accelerator"].isprintable():
         # The conductor would refuse all requests of the same call.
         raise errors.ApiError(
@@ -510,15 +518,7 @@ def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:
         document={
             "session": {
                 **_members(call, view, view.host_uuid),
-                "pending_reasons": [
-                    {
-                        "code": code,
-                        "message": _message(
-                            call, view.accelerator, view.project_id, code
-                        ),
-                    }
-                    for code in view.pending_reasons
-                ],
+                "pending_reasons": _reasons(call, view),
                 "placement": _placement(call, view),
                 "connection": _connection(view) if now.connectable else None,
             }
@@ -533,6 +533,16 @@ def _retry_after_s(call: calls.Call, view: objects.SessionView) -> int:
     shortest_s = call.backends.limits.retry_after_s
     half_s = (view.expected_wait_s or 0.0) / 2
     return max(shortest_s, min(int(half_s), _LONGEST_RETRY_S))
+
+
+def _reasons(
+    call: calls.Call, view: objects.SessionView
+) -> list[dict[str, str]]:
+    about = view.accelerator, view.project_id
+    return [
+        {"code": code, "message": _message(call, *about, code)}
+        for code in view.pending_reasons
+    ]
 
 
 def _message(
@@ -566,10 +576,15 @@ def _members(
     :param host_uuid: the client's host.
     """
     recorded = isinstance(one, db_api.SessionRecord)
+    found = views.members(
+        description.FIELDS, one, call.version, recorded=recorded
+    )
+    if "user_id" in found:
+        own = instance.id_of(one.user_id)
+        user_id = one.user_id if own is None else ""
+        found |= {"user_id": user_id, "instance_id": own}
     return {
-        **views.members(
-            description.FIELDS, one, call.version, recorded=recorded
-        ),
+        **found,
         "host": call.places.uuid(host_uuid),
         "links": calls.self_link(call.url("sessions", one.session_id)),
     }
@@ -616,10 +631,35 @@ def _listed(call: calls.Call, project_id: str | None) -> list[dict[str, Any]]:
         # Rows are numbered in queueing order.
         order=[("id" if k == "queued_at" else k, up) for k, up in order],
     )
-    return [
+    found = [
         _members(call, record, hosts.get(record.host_id or 0))
         for record in records
     ]
+    if call.version >= _LISTS_SAY_WHY:
+        _add_reasons(call, found)
+    return found
+
+
+def _add_reasons(call: calls.Call, listed: list[dict[str, Any]]) -> None:
+    """Add why each session waits, which only the leader knows."""
+    for one in listed:
+        one["pending_reasons"] = []
+    # Those that do not fit are left to the next page.
+    shown = bounds.fitting(listed)
+    waiting = [one["id"] for one in shown if one["state"] == states.QUEUED]
+    now: dict[str, objects.SessionView] = {}
+    if waiting:
+        asked = call.ask(operator.methodcaller("get_sessions", waiting))
+        now = {view.session_id: view for view in asked or ()}
+    # Many sessions wait for the same, and finding out takes time.
+    known: dict[tuple[object, ...], list[dict[str, str]]] = {}
+    for one in shown:
+        view = now.get(one["id"])
+        if view is not None:
+            about = view.accelerator, view.project_id, view.pending_reasons
+            if about not in known:
+                known[about] = _reasons(call, view)
+            one["pending_reasons"] = known[about]
 
 
 def _filters(
@@ -633,6 +673,12 @@ def _filters(
     :param own: the only user whose sessions match; None: all users.
     """
     query, host_id = call.query, None
+    views.check_members(description.FIELDS, query, call.version, "query")
+    users = {own, query.get("user_id")} - {None}
+    if "instance_id" in query:
+        users.add(instance.user_of(query["instance_id"].lower()))
+    if len(users) > 1 or instance.is_user(query.get("user_id", "")):
+        return None
     if "host" in query:
         # As the caller sees them, who learns of no other UUID.
         ids = {call.places.uuid(one): id_ for id_, one in hosts.items()}
@@ -641,7 +687,7 @@ def _filters(
             return None
     return db_api.SessionFilter(
         project_id=project_id,
-        user_id=own,
+        user_id=next(iter(users), None),
         request_id=query.get("request_id"),
         accelerator=query.get("accelerator"),
         host_id=host_id,

@@ -292,7 +292,8 @@ def resource(
 ) -> Schema:
     """Return the schema of a described resource with its links."""
     members = of_fields(described.shown, own)
-    return record(optional=optional, **members, links=LINKS)
+    optional = [*optional, *newer(described.shown)]
+    return record(optional, **members, links=LINKS)
 
 
 def newer(shown: Iterable[fields.Field]) -> list[str]:

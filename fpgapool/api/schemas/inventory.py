@@ -74,7 +74,10 @@ TEST_SLOT = common.record(
 
 SERVICES = common.listing(
     "services",
-    common.record(**common.of_fields(inventory.SERVICE.shown)),
+    common.record(
+        common.newer(inventory.SERVICE.shown),
+        **common.of_fields(inventory.SERVICE.shown),
+    ),
     inventory.SERVICE,
 )
 

@@ -53,9 +53,9 @@ _OWN: dict[fields.Kind, common.Schema] = {
 _SHOWN = description.FIELDS.shown
 _OPTIONS = common.of_options(description.FIELDS.options)
 
-#: A session in a list, without the members that only the conductor has.
+#: A session in a list, without most members that only the conductor has.
 LISTED = common.record(
-    common.newer(_SHOWN),
+    [*common.newer(_SHOWN), "pending_reasons"],
     **common.of_fields((one for one in _SHOWN if one.listed), _OWN),
     links=common.LINKS,
 )

@@ -102,7 +102,7 @@ class Slot(base.Resource):
 
 @base.described(inventory.SERVICE)
 class Service(base.Resource):
-    """The leading conductor, or an agent."""
+    """A conductor, an agent, or a process of the API."""
 
     resources_key = "services"
     base_path = "/services"

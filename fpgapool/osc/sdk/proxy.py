@@ -136,7 +136,7 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
     def services(
         self, **query: Any
     ) -> Generator[inventory.Service, None, None]:
-        """Return the leading conductor and the agents.
+        """Return conductors, agents and processes of the API.
 
         :param query: ``binary``, ``is_up``.
         """

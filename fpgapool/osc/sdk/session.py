@@ -34,6 +34,8 @@ class Session(base.Resource):
         "request_id",
         "all_projects",
         "project_id",
+        "user_id",
+        "instance_id",
         host_uuid="host",
         changes_since="changes-since",
     )
@@ -54,7 +56,8 @@ class SessionProxy(base.Proxy):
         """Return sessions, newest first.
 
         :param query: ``state``, one or several, ``accelerator``,
-            ``request_id``, ``host_uuid``, ``all_projects``, ``project_id``.
+            ``request_id``, ``host_uuid``, ``all_projects``, ``project_id``,
+            ``user_id``, ``instance_id``.
         """
         return self._list(Session, **query)
 

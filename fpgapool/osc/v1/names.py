@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -47,6 +48,10 @@ def _own_first(members: Callable[..., Iterable[Any]], name: str) -> list[Any]:
         return []
 
 
+def _instances(client: proxy.Proxy, name: str, **query: bool) -> Iterable[Any]:
+    return [one for one in client.instances(**query) if one.name == name]
+
+
 _KINDS = {
     "host": _Kind(lambda client, name: client.hosts(name=name)),
     "device": _Kind(
@@ -56,6 +61,12 @@ _KINDS = {
         lambda client, _name: client.slots(),
         lambda one: f"{one.device_name}.{one.number}",
         _place_of,
+    ),
+    "instance": _Kind(
+        lambda client, name: _own_first(
+            functools.partial(_instances, client), name
+        ),
+        describe=operator.attrgetter("project_id"),
     ),
     "bitstream": _Kind(
         lambda client, name: _own_first(client.bitstreams, name),

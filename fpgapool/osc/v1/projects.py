@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Look up projects by name in Keystone."""
+"""Look up projects and users by name in Keystone."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
 from keystoneauth1 import exceptions as auth_exceptions
@@ -13,6 +14,9 @@ from osc_lib import exceptions
 
 from fpgapool.common import arguments
 from fpgapool.osc.v1 import base
+
+# An ID of Keystone, whose length depends on its driver, or a system user.
+_USER_ID = re.compile("[0-9a-f]{32}|[0-9a-f]{64}|[0-9]{1,10}")
 
 #: Options of every command that names a project.
 OPTIONS = (
@@ -32,6 +36,18 @@ OPTIONS = (
 def one(meaning: str) -> tuple[arguments.Declared, ...]:
     """Return the option ``--project`` and :data:`OPTIONS`."""
     return (base.option("project", meaning), *OPTIONS)
+
+
+def user(meaning: str) -> tuple[arguments.Declared, ...]:
+    """Return the options ``--user`` and ``--user-domain``."""
+    return (
+        base.option("user", meaning),
+        base.option(
+            "user-domain",
+            "domain of the user (name or ID), needed if several users have the"
+            " same name",
+        ),
+    )
 
 
 def several(meaning: str, **options: Any) -> tuple[arguments.Declared, ...]:
@@ -59,14 +75,46 @@ def find_id(
     """
     if parsed_args.force_project:
         return project
-    identity = connection.identity
-    domain = parsed_args.project_domain
+    return _find_id(
+        connection.identity,
+        ("project", project, parsed_args.project_domain),
+        "use its ID with --force-project",
+        "if this is the ID of a deleted project, add --force-project",
+    )
+
+
+def find_user_id(connection: Any, user: str, domain: str | None) -> str:
+    """Return a user's ID.
+
+    :param user: name or ID; what looks like an ID is not looked up, because
+        the user may be deleted, or a system user.
+    :raises CommandError: if Keystone does not return the user.
+    :raises openstack.exceptions.SDKException: if the name is ambiguous.
+    """
+    if _USER_ID.fullmatch(user):
+        return user
+    return _find_id(
+        connection.identity, ("user", user, domain), "use the ID", "use an ID"
+    )
+
+
+def _find_id(
+    identity: Any,
+    wanted: tuple[str, str, str | None],
+    if_forbidden: str,
+    if_missing: str,
+) -> str:
+    """Return the ID of a project or user.
+
+    :param wanted: the kind, the name or ID, and the domain.
+    """
+    kind, name, domain = wanted
     try:
         domain_id = domain and (
             identity.find_domain(domain, ignore_missing=False).id
         )
-        found = identity.find_project(
-            project, ignore_missing=True, domain_id=domain_id
+        found = getattr(identity, f"find_{kind}")(
+            name, ignore_missing=True, domain_id=domain_id
         )
     except sdk_exceptions.NotFoundException:
         found = None
@@ -75,13 +123,12 @@ def find_id(
         auth_exceptions.EndpointNotFound,
     ) as error:
         raise exceptions.CommandError(
-            f"cannot look up project {project!r} in Keystone ({error}); use"
-            " its ID with --force-project"
+            f"cannot look up {kind} {name!r} in Keystone ({error});"
+            f" {if_forbidden}"
         ) from error
     if found is None:
         raise exceptions.CommandError(
-            f"Keystone has no project {project!r}; if this is the ID of a"
-            " deleted project, add --force-project"
+            f"Keystone has no {kind} {name!r}; {if_missing}"
         )
     return str(found.id)
 

@@ -7,7 +7,7 @@ from fpgapool.vocabulary import inventory
 
 
 class ListServices(base.ListCommand):
-    """List the leading conductor and the agents."""
+    """List conductors, agents and processes of the API."""
 
     described = inventory.SERVICE
     method = "services"
@@ -16,7 +16,7 @@ class ListServices(base.ListCommand):
         base.option(
             "binary",
             "list only services with this binary",
-            choices=("fpgapool-conductor", "fpgapool-agent"),
+            choices=inventory.BINARIES,
         ),
         base.UP_OR_DOWN,
     )

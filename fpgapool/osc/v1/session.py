@@ -17,6 +17,7 @@ from osc_lib.cli import format_columns
 from fpgapool.osc.sdk import session as sessions
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
+from fpgapool.osc.v1 import names
 from fpgapool.osc.v1 import projects
 from fpgapool.osc.v1 import waiting
 from fpgapool.vocabulary import fields
@@ -39,6 +40,17 @@ class _WithoutSecret(format_columns.DictColumn):
         shown = dict(value or {})
         shown.pop("secret", None)
         super().__init__(shown)
+
+
+class _Sentences(format_columns.ListDictColumn):
+    """Shows reasons; people read only the sentences."""
+
+    def __init__(self, value: list[dict[str, Any]] | None) -> None:
+        # Services of earlier releases do not send them in lists.
+        super().__init__(value or [])
+
+    def human_readable(self) -> str:
+        return "\n".join(one["message"] for one in self._value)
 
 
 _SHOW_SECRET = base.flag(
@@ -209,6 +221,7 @@ class ListSessions(base.ListCommand):
     described = description.FIELDS
     method = "sessions"
     filters = ("accelerator", "request_id", "host_uuid", "changes_since")
+    formatters = {"pending_reasons": _Sentences}
     arguments = (
         base.option(
             "state",
@@ -230,6 +243,15 @@ class ListSessions(base.ListCommand):
             metavar="<uuid>",
             dest="host_uuid",
         ),
+        *projects.user(
+            "list only sessions that this user has opened (name or ID; for"
+            " programs on hosts of the pool, the number of the system user)"
+        ),
+        base.option(
+            "instance",
+            "list only sessions that this instance has opened (ID, or name of"
+            " an instance with a token)",
+        ),
         base.option(
             "changes-since",
             "list only sessions that changed at this time or later (ISO 8601,"
@@ -245,6 +267,14 @@ class ListSessions(base.ListCommand):
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         found = super().query(parsed_args)
         found |= projects.query(self, parsed_args)
+        if parsed_args.user:
+            found["user_id"] = projects.find_user_id(
+                self.connection, parsed_args.user, parsed_args.user_domain
+            )
+        if parsed_args.instance:
+            found["instance_id"] = names.find(
+                self.client, "instance", parsed_args.instance
+            )
         # The API requires all_projects in order to filter by project.
         all_projects = "project_id" in found or parsed_args.all_projects
         return found | base.given(

@@ -63,6 +63,20 @@ def test_renewals_are_counted(database, epoch):
     )
 
 
+def test_the_last_renewal_has_a_time(database):
+    """By the clock of the leader, which is ahead of pool time."""
+    assert database.lease_renewed_at() is None
+    epoch = database.take_lease("c1", None).epoch
+    assert database.lease_renewed_at() is None
+    database.begin_term(epoch, 30.0, 1000.0)
+    assert database.lease_renewed_at() == 1030.0
+    database.renew_lease("c1", epoch, 31.5)
+    assert database.lease_renewed_at() == 1031.5
+    # Who takes it has not yet renewed it.
+    database.take_lease("c2", database.read_lease())
+    assert database.lease_renewed_at() == 1031.5
+
+
 def test_a_renewed_lease_is_not_taken(database, epoch):
     seen = database.read_lease()
     database.renew_lease("c1", epoch)

@@ -19,7 +19,7 @@ state_path = {directory}
 transport_url = rabbit://u:p@192.0.2.1:5672/
 
 [keystone_authtoken]
-auth_type = password
+auth_type = none
 
 [database]
 connection = {url}

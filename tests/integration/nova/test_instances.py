@@ -15,6 +15,7 @@ from fpgapool.client.doors import instance
 from tests.harness import cloud as clouds
 from tests.harness import waiting
 from tests.integration.nova import harness
+from tests.services import openstack
 
 pytestmark = [
     pytest.mark.security,
@@ -28,6 +29,7 @@ def test_a_guest_with_no_configuration(
     api: harness.Api,
     pool: clouds.Cloud,
     compute: harness.Compute,
+    accounts: openstack.Accounts,
     image_id: str,
     inside: harness.Enter,
     monkeypatch: pytest.MonkeyPatch,
@@ -69,6 +71,7 @@ def test_a_guest_with_no_configuration(
 
         # The database hears of it later than its client.
         (mine,) = waiting.wait_until(active, "it is listed", harness.LIMIT_S)
+        _see_who_holds_the_slot(api, accounts, server)
         compute.connection.compute.delete_server(server.id)
         waiting.wait_until(
             lambda: (
@@ -83,6 +86,22 @@ def test_a_guest_with_no_configuration(
     with pytest.raises(client.FpgapoolError) as refused:
         client.acc_open("copy", 1)
     assert refused.value.code == "UNAUTHORIZED"
+
+
+def _see_who_holds_the_slot(
+    api: harness.Api, accounts: openstack.Accounts, server: Any
+) -> None:
+    """As an operator who wants to know which instance of a project does."""
+    admin = accounts.token(accounts.admin()).text
+    query = f"all_projects=true&project_id={server.project_id}&state=ACTIVE"
+    for path in (
+        f"/v1/sessions?{query}",
+        f"/v1/sessions?{query}&instance_id={server.id}",
+    ):
+        (found,) = api.ask("GET", path, admin).document["sessions"]
+        assert (found["instance_id"], found["user_id"]) == (server.id, "")
+    path = f"/v1/sessions?{query}&user_id={server.user_id}"
+    assert api.ask("GET", path, admin).document["sessions"] == []
 
 
 @pytest.mark.long

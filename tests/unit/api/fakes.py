@@ -169,6 +169,7 @@ class FakeConductor:
         self.quota = admission.ProjectQuota()
         #: What slots run without a file, by shape.
         self.builtins: dict[str, Any] = {}
+        self.alive: list[dict[str, Any]] = []
 
     def _fail(self) -> None:
         if self.failure is not None:
@@ -213,6 +214,13 @@ class FakeConductor:
         if known is None or known.project_id != project_id:
             return known and known.public()
         return known
+
+    def get_sessions(
+        self, session_ids: Sequence[str]
+    ) -> list[objects.SessionView]:
+        self._fail()
+        known = map(self.views.get, session_ids)
+        return [one.public() for one in known if one is not None]
 
     def end_sessions(
         self, ends: list[objects.SessionEnd]
@@ -354,10 +362,15 @@ class FakeConductor:
             "queued": 1,
             "link_message": "not capped",
             "last_report_at": 1.7e9,
+            "agent_version": "1.1.0",
             "unusable_slots": [3],
             "novelty": 1,
         }
         return {HOST: figures} if HOST in host_uuids else {}
+
+    def services_now(self) -> dict[str, Any]:
+        self._fail()
+        return {"version": "1.1.0", "services": self.alive, "novelty": 1}
 
 
 class FakeDatabase:
@@ -496,6 +509,10 @@ class FakeDatabase:
     def read_lease(self) -> db_api.Lease:
         self._fail()
         return self.lease
+
+    def lease_renewed_at(self) -> float:
+        self._fail()
+        return NOW - 1.0
 
     def change_inventory(self, **members: Any) -> None:
         """Have other rows from now on."""

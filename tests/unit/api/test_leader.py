@@ -65,9 +65,9 @@ def test_what_is_recorded_is_told_and_marked(headless, path):
     "path", [*QUOTAS, "/v1/sessions", f"/v1/sessions/{uuid.UUID(int=4)}"]
 )
 def test_a_leader_is_not_asked_for_what_rows_have(headless, path):
-    headless.database.records.append(
+    headless.database.records = [
         fakes.record(4, state=states.CLOSED, finished_at=1.7e9)
-    )
+    ]
     answer = headless.ask("GET", path)
     assert answer.status_code == 200
     assert HEADER not in answer.headers

@@ -387,6 +387,67 @@ def test_services_show_who_leads_and_who_reports(world):
     assert agent["message"] == "not capped"
 
 
+def _alive(name, binary="fpgapool-api", *, up=True):
+    return {
+        "binary": binary,
+        "name": name,
+        "host": "controller1",
+        "version": "1.1.0",
+        "last_report_at": fakes.NOW - 5.0,
+        "up": up,
+    }
+
+
+def test_all_services_show_their_last_sign_of_life(world):
+    world.conductor.alive = [
+        _alive("controller1", "fpgapool-conductor", up=False),
+        _alive("controller2", "fpgapool-conductor"),
+        _alive("controller1:7"),
+        _alive("controller1:8", up=False),
+    ]
+    services = world.ask("GET", "/v1/services", fakes.ADMIN).json["services"]
+    told = {
+        one["id"]: (one["up"], one["last_report_at"], one["message"])
+        for one in services
+        if one["binary"] != "fpgapool-agent"
+    }
+    sign = "2023-11-14T22:13:15.000000Z"
+    assert told == {
+        # It answers, and the lease has its last sign.
+        "controller1": (
+            True,
+            "2023-11-14T22:13:19.000000Z",
+            "leader, epoch 4",
+        ),
+        "controller2": (True, sign, "stands by"),
+        "controller1:7": (True, sign, ""),
+        "controller1:8": (False, sign, ""),
+    }
+    assert {one["version"] for one in services} == {"1.1.0", ""}
+    path = "/v1/services?binary=fpgapool-api&up=false"
+    (down,) = world.ask("GET", path, fakes.ADMIN).json["services"]
+    assert (down["id"], down["version"]) == ("controller1:8", "1.1.0")
+
+
+def test_older_versions_list_the_services_that_they_knew(world):
+    world.conductor.alive = [
+        _alive("controller2", "fpgapool-conductor"),
+        _alive("controller1:7"),
+    ]
+    old = {"OpenStack-API-Version": "fpgapool 1.1"}
+    answer = world.ask("GET", "/v1/services", fakes.ADMIN, headers=old)
+    services = answer.json["services"]
+    assert [one["binary"] for one in services].count("fpgapool-api") == 0
+    (leader,) = (
+        one for one in services if one["binary"] == "fpgapool-conductor"
+    )
+    assert leader["id"] == "controller1"
+    assert "version" not in leader
+    path = "/v1/services?binary=fpgapool-api"
+    error = world.error("GET", path, fakes.ADMIN, headers=old)
+    assert error == (400, codes.INVALID_REQUEST)
+
+
 def test_services_are_shown_while_the_conductor_is_away(world):
     world.conductor.failure = messaging.MessagingTimeout()
     services = world.ask("GET", "/v1/services", fakes.ADMIN).json["services"]

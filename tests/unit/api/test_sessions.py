@@ -213,7 +213,12 @@ def _out_of_service(world):
     devices = [
         dataclasses.replace(device, id=1, host_id=host.id),
         dataclasses.replace(
-            device, id=2, host_id=host.id, name="b", admin_state="disabled"
+            device,
+            id=2,
+            host_id=host.id,
+            name="b",
+            admin_state="disabled",
+            admin_reason="new firmware on host1",
         ),
         dataclasses.replace(device, id=3, host_id=silent.id, name="c"),
     ]
@@ -252,12 +257,14 @@ def _out_of_service(world):
     ],
 )
 def test_slots_out_of_service_are_named_to_who_waits(make_world, token, down):
+    """The operator's words may name hosts, which tenants do not see."""
     world = make_world(fakes.queued())
     _out_of_service(world)
     answer = world.ask("GET", ONE, token)
     first, _ = answer.json["session"]["pending_reasons"]
     assert first["message"] == (
-        "All slots that fit are in use. Out of service: 1 disabled,"
+        "All slots that fit are in use. Out of service: 1 disabled"
+        f"{' (new firmware on host1)' if token == fakes.ADMIN else ''},"
         f" 1 faulty, {down}."
     )
 
@@ -470,6 +477,96 @@ def test_filters_and_order_reach_the_database(world):
     assert asked["order"] == [("claimed_bytes", True)]
     elsewhere = f"{PATH}?host={uuid.UUID(int=99)}"
     assert world.ask("GET", elsewhere).json == {"sessions": []}
+
+
+VM = str(uuid.UUID(int=0xF0))
+
+
+@pytest.mark.parametrize(
+    ("query", "user_id"),
+    [
+        ("user_id=eve", "eve"),
+        (f"instance_id={VM}", f"instance:{VM}"),
+        (f"instance_id={VM.upper()}", f"instance:{VM}"),
+    ],
+)
+def test_a_list_has_the_sessions_of_a_user_or_instance(world, query, user_id):
+    world.ask("GET", f"{PATH}?{query}")
+    assert world.database.asked[0]["filters"].user_id == user_id
+
+
+@pytest.mark.parametrize(
+    "query",
+    [f"user_id=eve&instance_id={VM}", f"user_id=instance:{VM}"],
+)
+def test_a_session_has_one_opener(world, query):
+    assert world.ask("GET", f"{PATH}?{query}").json == {"sessions": []}
+    assert not world.database.asked
+
+
+def test_users_and_instances_are_told_apart(make_world):
+    world = make_world(
+        fakes.queued(1, user_id="eve"),
+        fakes.queued(2, user_id=f"instance:{VM}"),
+    )
+    world.database.records = [
+        fakes.record(1, user_id="eve"),
+        fakes.record(2, user_id=f"instance:{VM}"),
+    ]
+    listed = world.ask("GET", PATH).json["sessions"]
+    shown = [
+        world.ask("GET", f"{PATH}/{one['id']}").json["session"]
+        for one in listed
+    ]
+    for found in (listed, shown):
+        assert [(one["user_id"], one["instance_id"]) for one in found] == [
+            ("", VM),
+            ("eve", None),
+        ]
+
+
+def test_lists_say_why_sessions_wait(make_world):
+    world = make_world(fakes.queued(2), fakes.queued(4))
+    world.database.records.append(
+        fakes.record(8, state=states.ACTIVE, project_id="p1")
+    )
+    answer = world.ask("GET", PATH)
+    assert "OpenStack-fpgapool-Source" not in answer.headers
+    said = {
+        uuid.UUID(one["id"]).int: one["pending_reasons"]
+        for one in answer.json["sessions"]
+    }
+    why = world.ask("GET", f"{PATH}/{uuid.UUID(int=2)}").json["session"]
+    assert why["pending_reasons"]
+    # Of the sixth, only the database knows.
+    assert said == {
+        2: why["pending_reasons"],
+        4: why["pending_reasons"],
+        6: [],
+        8: [],
+    }
+
+
+def test_lists_are_there_without_a_leader(world):
+    world.conductor.failure = messaging.MessagingTimeout()
+    answer = world.ask("GET", PATH)
+    assert answer.headers["OpenStack-fpgapool-Source"] == "database"
+    assert not any(one["pending_reasons"] for one in answer.json["sessions"])
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_older_versions_of_lists_are_as_they_were(world, version):
+    old = {"OpenStack-API-Version": f"fpgapool {version}"}
+    world.conductor.failure = messaging.MessagingTimeout()
+    answer = world.ask("GET", PATH, headers=old)
+    assert "OpenStack-fpgapool-Source" not in answer.headers
+    new = {"user_id", "instance_id", "pending_reasons"}
+    assert not new & answer.json["sessions"][0].keys()
+    for query in ("user_id=eve", f"instance_id={VM}"):
+        answer = world.ask("GET", f"{PATH}?{query}", headers=old)
+        (error,) = answer.json["errors"]
+        name = query.partition("=")[0]
+        assert error["detail"] == f"query.{name} requires version 1.2"
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,9 @@ class _Conductor:
     def hosts_now(self, ctxt, host_uuids):
         return dict.fromkeys(host_uuids)
 
+    def services_now(self, ctxt):
+        return {"services": []}
+
     def pool_hosts(self, ctxt, after):
         return {"hosts": [], "next": after}
 
@@ -309,6 +312,9 @@ def _conductor_casts(api: conductor_api.ConductorAPI) -> dict:
             confirmed=False,
         ),
         "renew_secret": lambda: api.renew_secret("s1"),
+        "note_service": lambda: api.note_service(
+            "b", "n", host="h", version="1.1.0", lives=True
+        ),
         "report_progress": lambda: api.report_progress("p1", "s1", 7),
     }
 
@@ -451,8 +457,8 @@ def test_conductor_casts_arrive(serve):
         "address_leader",
         "together",
     } == _public_methods(conductor_api.ConductorAPI)
-    # No host asks for new secrets.
-    together = set(casts) - {"renew_secret"}
+    # No host asks for new secrets, or may tell that services live.
+    together = set(casts) - {"note_service", "renew_secret"}
     assert together == conductor_rpc.ConductorManager.CASTS
     for method, cast in casts.items():
         cast()

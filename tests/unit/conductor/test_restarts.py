@@ -149,6 +149,14 @@ def test_the_leader_says_all_that_keeps_workers_from_being_isolated(single):
     assert host["isolation_message"] == message
 
 
+def test_the_version_of_an_agent_is_known(single):
+    for version in ("1.1.0", "1.2.0", ""):
+        report = single.agents["a"].report()
+        single.feed(dataclasses.replace(report, agent_version=version))
+        (host,) = single.ask.hosts_now(["a"]).values()
+        assert host["agent_version"] == version
+
+
 def test_a_board_that_is_no_longer_reported_is_not_used(single):
     agent = single.agents["a"]
     slots, agent.slots = agent.slots, []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from openstack.test import fakes as sdk_fakes
+from osc_lib import exceptions
 
 from fpgapool.api.schemas import groups as group_schemas
 from fpgapool.api.schemas import inventory as inventory_schemas
@@ -185,6 +186,11 @@ def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (
             "session",
+            f"--user 1000 --instance {UUID}",
+            {"user_id": "1000", "instance_id": UUID},
+        ),
+        (
+            "session",
             "--project p --force-project",
             {"all_projects": True, "project_id": "p"},
         ),
@@ -237,7 +243,43 @@ def test_lists_of_all_projects_say_whose(kind: str) -> None:
 
 
 def test_sessions_are_listed_with_their_reasons() -> None:
-    assert (
-        base.columns(session.ListSessions.described, listed=True)["reason"]
-        == "Reason"
+    shown = base.columns(session.ListSessions.described, listed=True)
+    assert shown["reason"] == "Reason"
+    assert shown["pending_reasons"] == "Waiting For"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "text"),
+    [
+        (
+            [
+                {"code": "A", "message": "It waits."},
+                {"code": "B", "message": "For long."},
+            ],
+            "It waits.\nFor long.",
+        ),
+        ([], ""),
+        # Of a service of an earlier release.
+        (None, ""),
+    ],
+)
+def test_people_read_only_the_sentences(
+    reasons: list[dict[str, str]] | None, text: str
+) -> None:
+    column = session.ListSessions.formatters["pending_reasons"](reasons)
+    assert column.human_readable() == text
+    assert column.machine_readable() == (reasons or [])
+
+
+def test_an_instance_may_be_named() -> None:
+    app = fakes.App()
+    one = sdk_fakes.generate_fake_resource(
+        inventory.Instance, id=UUID, name="web-1"
     )
+    app.client.instances.side_effect = lambda **query: (
+        [one] if query.get("all_projects") else []
+    )
+    app.rows(session.ListSessions, "--instance", "web-1")
+    app.client.sessions.assert_called_once_with(instance_id=UUID)
+    with pytest.raises(exceptions.CommandError, match="'web-2'"):
+        fakes.App().run(session.ListSessions, "--instance", "web-2")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import pytest
@@ -84,6 +85,40 @@ def test_what_keystone_does_not_know_is_refused(
         osc_exceptions.CommandError, match=r"'research'.*--force-project"
     ):
         app.run(class_, *arguments)
+    assert not app.client.mock_calls
+
+
+USER_ID = "0e6b5f7c9a1d4e2f8b3c7d9e0a1b2c3d"
+
+
+def _know_user(app: fakes.App) -> None:
+    app.identity.find_user.side_effect = lambda name, **_: (
+        types.SimpleNamespace(id=USER_ID) if name == "eve" else None
+    )
+
+
+def test_a_user_may_be_named(app: fakes.App) -> None:
+    _know_user(app)
+    app.run(session.ListSessions, "--user", "eve", "--user-domain", "d")
+    app.client.sessions.assert_called_once_with(user_id=USER_ID)
+    app.identity.find_domain.assert_called_once_with("d", ignore_missing=False)
+
+
+@pytest.mark.parametrize("user", [USER_ID, "1000", 2 * USER_ID])
+def test_ids_of_users_are_not_looked_up(app: fakes.App, user: str) -> None:
+    """They may be deleted, or not be Keystone's."""
+    app.run(session.ListSessions, "--user", user)
+    app.client.sessions.assert_called_once_with(user_id=user)
+    app.identity.find_user.assert_not_called()
+
+
+def test_a_user_whom_keystone_does_not_show(app: fakes.App) -> None:
+    _know_user(app)
+    with pytest.raises(osc_exceptions.CommandError, match="no user 'bob'"):
+        app.run(session.ListSessions, "--user", "bob")
+    app.identity.find_user.side_effect = exceptions.ForbiddenException()
+    with pytest.raises(osc_exceptions.CommandError, match="use the ID"):
+        app.run(session.ListSessions, "--user", "bob")
     assert not app.client.mock_calls
 
 

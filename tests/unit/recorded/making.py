@@ -206,6 +206,13 @@ def _answers(topic: str) -> dict[str, Any]:
             "sessions": now["sessions"],
             "hosts": hosts,
         },
+        "services_now": {
+            "version": "version",
+            "services": [
+                methods("conductor")["note_service"][0]
+                | {"last_report_at": 7.5, "up": True}
+            ],
+        },
     }
 
 

@@ -42,6 +42,7 @@ _FIXED: dict[str, Any] = {
     "leader_epoch": LEADER_EPOCH,
     "reason": "CANCELLED_BY_CLIENT",
     "reservations.instances": {str(uuid.UUID(int=8)): 1},
+    "note_service.binary": "fpgapool-api",
     "resource": "sessions",
     "secret_sha256": "ef" * 32,
     "sessions.state": "ACTIVE",

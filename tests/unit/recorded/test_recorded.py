@@ -276,7 +276,9 @@ def test_messages_are_heard(old, topic, monkeypatch) -> None:
         # Names of arguments are no part of what they say.
         values = kwargs if isinstance(kwargs, list) else [kwargs]
         for arguments in values:
-            missing = said(list(arguments.values())) - leaves(heard.items)
+            # What lives is noted by the endpoint itself.
+            known = [heard.items, getattr(made, "_services", {})]
+            missing = said(list(arguments.values())) - leaves(known)
             assert not missing - {None}, message["method"]
 
 

@@ -4,7 +4,7 @@
 // module's memory.
 
 const ROOT = new URL("../", document.baseURI);
-const VERSION = "fpgapool 1.1";
+const VERSION = "fpgapool 1.2";
 
 let token = null;
 

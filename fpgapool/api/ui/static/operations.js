@@ -22,15 +22,16 @@ function drains(hosts, devices) {
 
 function faults(hosts, devices, slots, services) {
   const found = [];
-  const add = (key, what, why, fault) => found.push({ key, what, why,
-    last: fault?.last_self_test || "–", next: fault?.next_self_test_at });
+  const add = (key, what, why, fault, isNotice = false) => found.push({ key,
+    what, why, isNotice, last: fault?.last_self_test || "–",
+    next: fault?.next_self_test_at });
   for (const one of services) {
     // A conductor's message only says that it leads; it is not a fault.
     const message = one.binary === "fpgapool-agent" ? one.message : "";
     if (!one.up || message) {
       add(`service-${one.id}`, `${one.binary} on ${one.host}`,
         [one.up ? "" : "does not report", message].filter(Boolean)
-          .join(": "));
+          .join(": "), undefined, one.up);
     }
   }
   for (const host of hosts) {
@@ -49,7 +50,8 @@ function faults(hosts, devices, slots, services) {
     add(one.id, `${one.host_name}, ${one.device_name}, slot ${one.number}`,
       one.fault_reason || "–", one);
   }
-  return found;
+  // Faults take slots away; services with a message go on.
+  return found.sort((a, b) => a.isNotice - b.isNotice);
 }
 
 export class View {

@@ -43,6 +43,18 @@ function place(session) {
     : "–";
 }
 
+// Who opened a session: an instance, or a user.
+function opener(session) {
+  return session.instance_id ? `instance ${session.instance_id}`
+    : session.user_id || "–";
+}
+
+// The filter for an opener: IDs of instances have dashes, those of users none.
+function opened(text) {
+  return text === "" ? {}
+    : { [text.includes("-") ? "instance_id" : "user_id"]: text };
+}
+
 // The expected wait, and the range in which nine of ten waits lie.
 function expectedWait(session) {
   const wait = seconds(session.expected_wait_s);
@@ -69,16 +81,21 @@ export class View {
     this.states = make("select", { id: "session-states" },
       make("option", { value: "live" }, "waiting or running"),
       make("option", { value: "ended" }, "ended"));
+    this.opener = make("input", { type: "search", id: "session-opener",
+      maxlength: 255 });
     const again = () => this.reload();
     this.queued = new Listing("Pages of the queue", "sessions", ROWS, again);
     this.listed = new Listing("Pages of sessions", "sessions", ROWS, again);
-    this.states.addEventListener("change", () => {
-      this.listed.reset();
-      this.reload();
-    });
+    for (const control of [this.states, this.opener]) {
+      control.addEventListener("change", () => {
+        this.reset();
+        this.reload();
+      });
+    }
     const names = [
       { label: "Request", text: (one) => one.request_id },
       { label: "Project", text: (one) => one.project_id },
+      { label: "Opened by", text: opener },
       { label: "Accelerator", text: (one) => one.accelerator },
     ];
     this.queue = new Table("Queue", [
@@ -102,6 +119,8 @@ export class View {
     ], (one) => one.id, "There are no sessions.");
     this.note = make("p", { role: "status" });
     this.element = make("div", {},
+      make("p", { class: "filters" },
+        make("label", {}, "ID of user or instance ", this.opener)),
       make("h2", {}, "Queue"), this.queue.element, this.queued.pager.element,
       make("h2", {}, "Sessions"),
       make("p", { class: "filters" },
@@ -145,7 +164,7 @@ export class View {
   }
 
   async refresh() {
-    const query = this.scope();
+    const query = { ...this.scope(), ...opened(this.opener.value.trim()) };
     const isLive = this.states.value === "live";
     const [waiting, found] = await Promise.all([
       load(this.queued, { ...query, state: "QUEUED", sort_key: "queued_at",

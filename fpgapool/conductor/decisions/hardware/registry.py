@@ -185,6 +185,7 @@ class HostEntry:
     #: None: not reported. Not in the database: each report contains them.
     power_cap_w: float | None = None
     chunk_bytes: int | None = None
+    agent_version: str = ""
     admin: Administration = Administration()
     compute: db_api.ComputeState = db_api.ComputeState.NONE
     old_boots: list[str] = dataclasses.field(default_factory=list)
@@ -392,6 +393,7 @@ class Registry:
             )
         host.link_message = report.link_message
         host.isolation_message = report.isolation_message
+        host.agent_version = report.agent_version
         changed = _assign(
             host,
             name=report.host_name,

@@ -34,6 +34,7 @@ from fpgapool.vocabulary import states
 _MAX_MESSAGE_LENGTH = 200
 #: It says of each wall what to do about it.
 _MAX_ISOLATION_LENGTH = 1000
+_MAX_VERSION_LENGTH = 64
 
 
 def _short(message: str | None, most: int = _MAX_MESSAGE_LENGTH) -> str | None:
@@ -199,6 +200,7 @@ class Questions:
             "isolation_message": _short(
                 host.isolation_message, _MAX_ISOLATION_LENGTH
             ),
+            "agent_version": _short(host.agent_version, _MAX_VERSION_LENGTH),
             "unusable_slots": [
                 slot.id for slot in host.slots() if not slot.usable
             ],
@@ -213,8 +215,8 @@ class Questions:
         hosts = self.hosts_now(pool.registry.hosts)
         unusable = [one.pop("unusable_slots") for one in hosts.values()]
         for host in hosts.values():
-            # That release does not know it.
-            del host["isolation_message"]
+            # That release does not know them.
+            del host["isolation_message"], host["agent_version"]
         return {
             "strategy": self._strategy_name,
             "sessions": book.count_by_state(self._served()),
