@@ -235,12 +235,14 @@ def _imported_roots(folder: str) -> set[str]:
 
 def _imported_distributions(folder: str = "fpgapool") -> set[str]:
     known = _distributions()
-    return {
-        _normalised(distribution)
-        for root in _imported_roots(folder)
+    named = _required() | _optional()
+    imported: set[str] = set()
+    for root in _imported_roots(folder):
         # Of an extra that is not installed here both names are the same.
-        for distribution in known.get(root, [root])
-    }
+        found = {_normalised(one) for one in known.get(root, [root])}
+        # Of those that share a package, what is named brings the others.
+        imported |= found & named or found
+    return imported
 
 
 def test_what_is_imported_is_required() -> None:

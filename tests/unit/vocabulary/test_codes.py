@@ -29,5 +29,5 @@ def test_codes_have_a_sentence_and_a_status_of_http() -> None:
 
 def test_sets_hold_codes() -> None:
     sets = [one for one in vars(codes).values() if isinstance(one, frozenset)]
-    assert len(sets) == 9
+    assert len(sets) == 10
     assert set().union(*sets) < codes.ERRORS.keys()
