@@ -57,14 +57,11 @@ class Reporter:
     def stop(self) -> None:
         self._serving = False
 
-    def soon(self, *, at_once: bool = False) -> None:
-        """Report changes soon, or immediately if a slot has become free.
-
-        :param at_once: whether its next holder has begun already.
-        """
+    def soon(self) -> None:
+        """Report changes soon, or immediately if a slot has become free."""
         if not self._serving or self._pending:
             return
-        if at_once or self.busy < self._most_busy:
+        if self.busy < self._most_busy:
             # Report all changes of this turn of the loop together.
             self._pending = True
             self.loop.call(self._report)

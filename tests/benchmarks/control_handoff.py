@@ -114,12 +114,11 @@ class _Waiter(threading.Thread):
         self.opened_s = time.perf_counter()
 
     def _note(self, view: client.SessionView) -> None:
-        # PREPARING: it has the slot next.
-        if view.state in (states.QUEUED, states.PREPARING):
+        if view.state == states.QUEUED:
             self._waits.set()
 
     def wait(self) -> None:
-        """Return once the session waits."""
+        """Return once the session is queued."""
         if not self._waits.wait(_LIMIT_S):
             raise RuntimeError("the session is not queued")
 

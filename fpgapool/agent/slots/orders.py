@@ -55,12 +55,7 @@ class KeepGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changed:
-    """The table has changed, or the conductor has requested a report.
-
-    :ivar at_once: whether the conductor decides something because of it.
-    """
-
-    at_once: bool = False
+    """The table has changed, or the conductor has requested a report."""
 
 
 #: Prepared notifies the conductor where the session's client can connect.

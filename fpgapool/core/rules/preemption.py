@@ -52,8 +52,6 @@ class Preemption:
         hold = self._holders.current(event.slot_id, event.generation)
         if hold is None or hold.record is None or hold.group_id is not None:
             return
-        if event.slot_id in self._holders.leaving:
-            return
         hold.record.done_bytes = event.bytes
         hold.record.seen_s = self._view.now
         self.borders[event.slot_id] = event.generation
@@ -90,9 +88,7 @@ class Preemption:
             hold = self._holders.current(slot.id, borders[slot.id])
             if hold is None or hold.record is None or hold.revoked:
                 continue
-            if slot.id in self._holders.leaving or not slot.up:
-                continue
-            if not view.is_stateless(hold.accelerator):
+            if not slot.up or not view.is_stateless(hold.accelerator):
                 continue
             job_id = self._strategy.challenger(
                 view, hold, self._spoken_for(), view.now
