@@ -68,11 +68,9 @@ class Admission:
         slots = self._view.slots
         slot_id = record.slot_id
         slot = None if slot_id is None else slots.slots.get(slot_id)
-        if slot is None or slots.assignments[slot.id].record is not record:
-            # It is lost, or leaves and has a successor.
-            return
-        slots.set_local(slot.id, job.is_local_to(slot.host.id))
-        self._view.put_flow(job, slot)
+        if slot is not None:
+            slots.set_local(slot.id, job.is_local_to(slot.host.id))
+            self._view.put_flow(job, slot)
 
     def on_claims_restored(self, event: events.ClaimsRestored) -> None:
         """Learn from the claims that an earlier leader knew."""
