@@ -102,10 +102,14 @@ class Assigned:
         if result is not None and result.generation < self.generation:
             # It was taken before the assignment.
             result = None
+        previous = status.previous_result
+        if previous is not None and previous.generation >= self.generation:
+            previous = None
         is_free = status.generation is None
         return dataclasses.replace(
             status,
             last_result=result,
+            previous_result=previous,
             last_project_id=self.project_id,
             is_member=self.is_member and not is_free,
             is_stale=status.is_stale or (self.is_member and is_free),

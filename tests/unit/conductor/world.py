@@ -210,6 +210,8 @@ class FakeAgent:
         self.views: dict[str, objects.SessionView] = {}
         #: What slots are to be programmed with, by number.
         self.wanted: dict[int, str] = {}
+        #: Orders that wait for the slots' holders to leave, by number.
+        self.next: dict[int, objects.AssignRequest] = {}
         #: Of the secrets of their clients, by number; empty: the worker's.
         self.hashes: dict[int, str] = {}
         #: By group.
@@ -249,7 +251,7 @@ class FakeAgent:
                         "previous_result": slot.previous_result,
                         "offer": (
                             self.offer
-                            if slot.state == states.SLOT_IDLE
+                            if slot.state != states.SLOT_PREPARING
                             else None
                         ),
                     },
@@ -300,6 +302,10 @@ class FakeAgent:
         slot = self.slots[request.slot]
         if request.generation <= slot.seen_generation:
             return
+        if slot.generation is not None:
+            if slot.generation == request.after_generation:
+                self.next[request.slot] = request
+            return
         slot.seen_generation = request.generation
         slot.state = states.SLOT_PREPARING
         slot.input_bytes = 0
@@ -318,9 +324,15 @@ class FakeAgent:
         slot = self.slots[message.slot]
         if message.generation < slot.seen_generation:
             return
+        waiting = self.next.get(message.slot)
+        if waiting is not None and waiting.generation == message.generation:
+            self.give_back(message.slot)
+            return
         known = message.generation == slot.seen_generation
         slot.seen_generation = message.generation
-        if known and slot.generation != message.generation:
+        if slot.generation not in (None, message.generation) or (
+            known and slot.generation is None
+        ):
             return
         self.end(
             message.slot,
@@ -380,12 +392,21 @@ class FakeAgent:
         )
         slot.state = states.SLOT_IDLE
         slot.session_id = slot.generation = None
+        if number in self.next:
+            self.assign(self.next.pop(number))
+
+    def give_back(self, number: int) -> None:
+        """The holder stays, so that the next order is refused."""
+        waiting = self.next.pop(number)
+        self.slots[number].seen_generation = waiting.generation
 
     def restart(self, *, workers_too: bool = False) -> None:
         """A new agent process finds its workers again, or none."""
         self.boots += 1
         self.sequence = 0
+        self.next.clear()
         for slot in self.slots:
+            slot.previous_result = None
             slot.seen_generation = slot.generation or 0
         for desk in self.desks.values():
             # The desk follows its order still, but the agent knows none.
@@ -707,7 +728,7 @@ class Conductor:
             assert session.state == row.state
             held = [
                 hold
-                for hold in holds.values()
+                for hold in holds.with_successors()
                 if isinstance(hold, sessions.SessionHold)
                 and hold.session.row_id == row_id
                 and not hold.abandoned

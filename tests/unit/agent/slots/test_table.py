@@ -141,14 +141,27 @@ def test_an_idle_slot_says_where_a_client_can_come():
     assert told_line(tab).offer is None
 
 
-@pytest.mark.parametrize("state", ["preparing", "ready", "active"])
-def test_a_slot_in_use_offers_nothing(state):
+@pytest.mark.parametrize(
+    ("state", "is_member", "offers"),
+    [
+        ("preparing", False, False),
+        ("ready", False, True),
+        ("active", False, True),
+        ("active", True, False),
+        ("detached", False, False),
+    ],
+)
+def test_a_slot_in_use_says_where_the_next_client_can_come(
+    state, is_member, offers
+):
     tab = factories.make_table()
     steps.up(tab)
     tab.assign(steps.EPOCH, factories.assign_request(7), 0.0)
     assert told_line(tab).offer is None
-    tab.worker_status(steps.KEY, factories.status(state, 7), 0.0)
-    assert told_line(tab).offer is None
+    tab.worker_status(
+        steps.KEY, factories.status(state, 7, is_member=is_member), 0.0
+    )
+    assert bool(told_line(tab).offer) == offers
 
 
 def offered(**changes: object) -> table.SlotTable:
@@ -431,11 +444,11 @@ def test_the_death_of_an_idle_worker_keeps_the_last_result():
     assert steps.report(tab).last_result == done
 
 
-def test_a_lost_control_connection_changes_nothing():
+def test_a_lost_control_connection_changes_nothing_for_the_holder():
     tab = steps.ready()
-    before = tab.device_reports()
+    before = dataclasses.replace(steps.report(tab), offer=None)
     tab.worker_disconnected(steps.KEY)
-    assert tab.device_reports() == before
+    assert steps.report(tab) == before
 
 
 def test_a_recycled_worker_hands_the_assignment_to_its_successor():
@@ -630,3 +643,94 @@ def test_reports_tell_that_a_session_exceeds_the_limit_of_its_order(beyond):
     status = factories.status("active", 7, beyond_claim=beyond)
     tab.worker_status(steps.KEY, status, 0.0)
     assert steps.report(tab).beyond_claim is beyond
+
+
+def next_order(generation: int = 8, after: int = 7) -> objects.AssignRequest:
+    return factories.assign_request(generation, after_generation=after)
+
+
+def test_the_next_order_begins_when_the_holder_has_left():
+    tab = steps.ready()
+    assert tab.assign(steps.EPOCH, next_order(), 0.0) == []
+    line = steps.report(tab)
+    assert (line.generation, line.seen_generation) == (7, 7)
+    gone = factories.status("idle", None, 7, last_result=factories.result(7))
+    effects = tab.worker_status(steps.KEY, gone, 0.2)
+    assert steps.to_worker(effects) == [("assign", 8)]
+    assert orders.Changed(at_once=True) in effects
+    line = steps.report(tab)
+    assert (line.generation, line.seen_generation) == (8, 8)
+    assert line.previous_result == factories.result(7)
+
+
+def test_the_next_order_begins_on_another_worker():
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    tab.worker_died(steps.KEY, 0.1)
+    assert steps.report(tab).generation == 8
+    tab.worker_connected(steps.KEY)
+    effects = tab.worker_status(steps.KEY, factories.status(), 0.2)
+    assert steps.to_worker(effects) == [("assign", 8)]
+
+
+def test_the_next_order_is_given_back_if_the_holder_stays():
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    assert tab.tick(table.NEXT_S / 2) == []
+    assert tab.tick(table.NEXT_S) == [orders.Changed(at_once=True)]
+    line = steps.report(tab)
+    assert (line.generation, line.seen_generation) == (7, 8)
+    # It does not begin any more, even if it is repeated.
+    gone = factories.status("idle", None, 7, last_result=factories.result(7))
+    assert steps.to_worker(tab.worker_status(steps.KEY, gone, 1.0)) == []
+    assert steps.to_worker(tab.assign(steps.EPOCH, next_order(), 1.0)) == []
+
+
+def test_the_next_order_is_released():
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    tab.release(steps.EPOCH, steps.KEY, "session-8", 8, "WHY", 0.1)
+    line = steps.report(tab)
+    assert (line.state, line.generation, line.seen_generation) == (
+        "ready",
+        7,
+        8,
+    )
+
+
+def test_a_release_that_comes_before_the_next_order_keeps_the_last_result():
+    tab = steps.ready()
+    gone = factories.status("idle", None, 7, last_result=factories.result(7))
+    tab.worker_status(steps.KEY, gone, 0.1)
+    tab.release(steps.EPOCH, steps.KEY, "session-8", 8, "WHY", 0.1)
+    line = steps.report(tab)
+    assert line.last_result.generation == 8
+    assert line.previous_result == factories.result(7)
+
+
+@pytest.mark.parametrize("after", [0, 6])
+def test_an_order_for_after_another_holder_is_refused(after):
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(after=after), 0.0)
+    assert tab.refusals["busy"] == 1
+
+
+def test_the_next_order_fails_if_the_slot_does():
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    gone = factories.status("faulty", None, 7, last_result=factories.result(7))
+    tab.worker_status(steps.KEY, gone, 0.1)
+    line = steps.report(tab)
+    assert (line.last_result.generation, line.last_result.code) == (
+        8,
+        codes.SLOT_FAULTY,
+    )
+    assert line.previous_result == factories.result(7)
+
+
+def test_a_new_agent_tells_the_result_before_the_holder():
+    tab = factories.make_table()
+    tab.worker_connected(steps.KEY)
+    status = factories.status("active", 8, previous_result=factories.result(7))
+    tab.worker_status(steps.KEY, status, 0.0)
+    assert steps.report(tab).previous_result == factories.result(7)
