@@ -698,6 +698,48 @@ def test_the_next_order_is_released():
     )
 
 
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_release_of_a_later_order_ends_the_next_one(stays):
+    """The next one's own release was lost, and the later order, too."""
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    tab.release(steps.EPOCH, steps.KEY, "session-9", 9, "WHY", 0.1)
+    if stays:
+        tab.tick(table.NEXT_S)
+    gone = factories.status("idle", None, 7, last_result=factories.result(7))
+    assert steps.to_worker(tab.worker_status(steps.KEY, gone, 1.0)) == []
+    line = steps.report(tab)
+    assert (line.generation, line.seen_generation) == (None, 9)
+    assert line.last_result == factories.result(7)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda tab: tab.release(
+            steps.EPOCH, steps.KEY, "session-7", 7, "WHY", 0.1
+        ),
+        lambda tab: tab.bitstream_failed(steps.KEY, 7, "WHY", "", 0.1),
+    ],
+)
+def test_the_next_order_begins_if_the_holder_never_did(end):
+    tab = factories.make_table()
+    steps.up(tab)
+    reference = objects.BitstreamRef(
+        bitstream_id="b-1", checksum_sha256="1f" * 32, size_bytes=1
+    )
+    first = factories.assign_request(7, bitstream_ref=reference)
+    tab.assign(steps.EPOCH, first, 0.0)
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    assert steps.to_worker(end(tab)) == [("assign", 8)]
+    line = steps.report(tab)
+    assert line.generation == 8
+    assert (line.previous_result.generation, line.previous_result.code) == (
+        7,
+        "WHY",
+    )
+
+
 def test_a_release_that_comes_before_the_next_order_keeps_the_last_result():
     tab = steps.ready()
     gone = factories.status("idle", None, 7, last_result=factories.result(7))
