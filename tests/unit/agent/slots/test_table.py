@@ -566,9 +566,14 @@ class Table:
                 self.tell()
 
     def command(self, kind: str, epoch: int, generation: int) -> None:
-        if kind == "assign":
-            request = factories.assign_request(generation)
+        if kind in ("assign", "next"):
+            after = (self.holder or 0) if kind == "next" else 0
+            request = factories.assign_request(
+                generation, after_generation=after
+            )
             self.execute(self.table.assign(epoch, request, 0.0))
+        elif kind == "give_back":
+            self.execute(self.table.tick(table.NEXT_S))
         elif kind == "release":
             self.execute(
                 self.table.release(
@@ -585,17 +590,19 @@ class Table:
             self.spawn()
 
 
-COMMANDS = st.lists(
-    st.tuples(
-        st.sampled_from(["assign", "release", "die"]),
-        st.integers(1, 3),
-        st.integers(1, 6),
-    ),
-    max_size=40,
-)
+def commands_of(*kinds: str) -> st.SearchStrategy:
+    return st.lists(
+        st.tuples(
+            st.sampled_from(kinds), st.integers(1, 3), st.integers(1, 6)
+        ),
+        max_size=40,
+    )
 
 
-@given(COMMANDS)
+COMMANDS = commands_of("assign", "release", "die")
+
+
+@given(commands_of("assign", "next", "release", "die", "give_back"))
 def test_no_generation_runs_twice_and_none_goes_back(commands):
     world = Table()
     highest_epoch = 0
@@ -603,9 +610,10 @@ def test_no_generation_runs_twice_and_none_goes_back(commands):
         before = world.table.device_reports()
         world.command(kind, epoch, generation)
         slot = steps.report(world.table)
-        if kind != "die" and epoch < highest_epoch:
+        is_command = kind not in ("die", "give_back")
+        if is_command and epoch < highest_epoch:
             assert world.table.device_reports() == before
-        elif kind != "die":
+        elif is_command:
             highest_epoch = epoch
         assert slot.seen_generation >= before[0].slots[0].seen_generation
         assert slot.generation == world.holder
