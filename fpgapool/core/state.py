@@ -524,6 +524,6 @@ class PoolState:
             events.JobCancelled: self._holders.on_cancelled,
             events.ClaimsRestored: self._admission.on_claims_restored,
             events.JobSubmitted: self._admission.on_submitted,
-            events.JobMoved: self._admission.on_job_moved,
+            events.JobMoved: self._holders.on_job_moved,
             events.Wake: self._on_wake,
         }

@@ -96,6 +96,10 @@ def _check_assignments(
             raise InvariantError(f"slot {slot_id}: an older successor")
         if hold.record is None or hold.record.slot_id != slot_id:
             raise InvariantError(f"slot {slot_id}: who leaves has no job")
+        slot = view.slots.slots.get(slot_id)
+        if slot is not None:
+            is_local = hold.record.job.is_local_to(slot.host.id)
+            _equal("local of who leaves", hold.local, is_local)
     jobs = {
         slot_id: hold.record.job.id
         for slot_id, hold in assignments.items()

@@ -39,6 +39,10 @@ def successors(name: str, seed: int) -> int:
                 if former.record and random.random() < 0.1:
                     job_id = former.record.job.id
                     batch.append(events.JobCancelled(job_id, "why"))
+                if former.record and random.random() < 0.3:
+                    job_id = former.record.job.id
+                    host_id = int(random.integers(6))
+                    batch.append(events.JobMoved(job_id, host_id))
         for _ in range(int(random.integers(3))):
             number += 1
             job = small_pools.make_job(number, now, random)

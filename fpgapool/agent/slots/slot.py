@@ -337,7 +337,7 @@ class Slot:
     def give_next_back(self) -> list[orders.Effect]:
         """Refuse the waiting order, as the slot keeps its holder."""
         assert self.next is not None
-        self.seen_generation = self.next.generation
+        self.seen_generation = max(self.seen_generation, self.next.generation)
         self.next = None
         return [orders.Changed(at_once=True)]
 

@@ -208,8 +208,18 @@ class SlotTable:
         """Begin the order that waits for the holder, if it has left."""
         if slot.next is None or slot.holder() is not None:
             return []
+        if slot.next.generation <= slot.seen_generation:
+            # A release of a later order came first.
+            slot.next = None
+            return []
         began = self._begin(slot, slot.next, now)
         return [orders.Changed(at_once=True), *began]
+
+    def _fail(
+        self, slot: slots.Slot, code: str, message: str, now: float
+    ) -> list[orders.Effect]:
+        failed = slot.fail_pending(code, message, now)
+        return [*failed, *self._follow(slot, now)]
 
     def release(
         self,
@@ -261,7 +271,8 @@ class SlotTable:
     ) -> list[orders.Effect]:
         slot.released = True
         if slot.pending is not None and not slot.pending_sent:
-            return slot.end_pending(states.CANCELLED, reason, "", now)
+            ended = slot.end_pending(states.CANCELLED, reason, "", now)
+            return [*ended, *self._follow(slot, now)]
         slot.release_reason = reason
         if slot.release_deadline_s is not None:
             return [*slot.send_release(), orders.Changed()]
@@ -341,7 +352,7 @@ class SlotTable:
         The worker has not received the assignment, so the slot is unaffected.
         """
         slot = self._pending(key, generation)
-        return [] if slot is None else slot.fail_pending(code, message, now)
+        return [] if slot is None else self._fail(slot, code, message, now)
 
     def bitstreams_in_use(self) -> frozenset[str]:
         """Return the checksums of the files that current assignments need."""
@@ -449,7 +460,7 @@ class SlotTable:
         if slot is None:
             return []
         if code != codes.RECYCLE:
-            return slot.fail_pending(code, message, now)
+            return self._fail(slot, code, message, now)
         slot.pending_sent = False
         slot.leaving = True
         return []
@@ -476,7 +487,7 @@ class SlotTable:
         slot = self._slots[key]
         known, slot.fault = slot.fault, message
         if slot.pending is not None:
-            return slot.fail_pending(codes.SLOT_FAULTY, message, now)
+            return self._fail(slot, codes.SLOT_FAULTY, message, now)
         return [] if known == message else [orders.Changed()]
 
     # Time and devices.

@@ -262,6 +262,22 @@ class Holders:
         if not hold.revoked:
             self._revoke(hold, record, event.reason)
 
+    def on_job_moved(self, event: events.JobMoved) -> None:
+        """Count a job as from another host, whether it waits or has a slot."""
+        record = self._queue.move_job(event.job_id, event.host_id)
+        if record is None or record.slot_id is None:
+            return
+        slot = self._slots.slots.get(record.slot_id)
+        if slot is None:
+            return
+        hold, is_local = self._of(record), record.job.is_local_to(slot.host.id)
+        if self._leaves(hold):
+            # The slot counts for its successor.
+            hold.local = is_local
+            return
+        self._slots.set_local(slot.id, is_local)
+        self._view.put_flow(record.job, slot)
+
     # -- leaving soon ----------------------------------------------------
 
     def on_leaves(self, event: events.HolderLeaves) -> None:

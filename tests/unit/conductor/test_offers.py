@@ -26,13 +26,14 @@ def pool() -> world.Conductor:
 
 
 def make_pool(
-    offer: objects.Offer | None = OFFER, slots: int = 1
+    offer: objects.Offer | None = OFFER, slots: int = 1, **options: int
 ) -> world.Conductor:
     agent = world.FakeAgent("a", slots)
     agent.offer = offer
     for slot in agent.slots:
         slot.programmed = "copy"
-    return world.Conductor([agent, world.FakeAgent("b", 0, board=False)])
+    agents = [agent, world.FakeAgent("b", 0, board=False)]
+    return world.Conductor(agents, **options)
 
 
 def assigns(pool: world.Conductor) -> list[objects.AssignRequest]:

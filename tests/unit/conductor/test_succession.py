@@ -2,6 +2,8 @@
 
 """Sessions that have a slot before its holder has left."""
 
+import random
+
 import pytest
 
 from fpgapool.conductor.decisions import effects
@@ -13,6 +15,11 @@ from tests.unit.conductor import world
 
 HASH = test_offers.HASH
 OFFER = test_offers.OFFER
+_ENDS = (
+    (states.CLOSED, codes.OK),
+    (states.FAILED, codes.WORKER_LOST),
+    (states.PREPARE_FAILED, codes.PREPARE_FAILED),
+)
 
 
 @pytest.fixture
@@ -203,3 +210,89 @@ def test_a_holder_that_is_cancelled_makes_room(pool):
     assert state_of(pool, first, second) == [states.CANCELLED, states.READY]
     (hold,) = pool.memory.holds.values()
     assert hold.phase is model.Phase.READY
+
+
+def test_an_order_that_comes_too_late_does_not_keep_the_slot(pool):
+    """A holder that is older than what its agent has seen can be released."""
+    request_id = pool.open(secret_sha256=HASH)
+    (late,) = pool.sent(effects.AssignSlot)
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    agent.prepared(0)
+    pool.report("a")
+    agent.restart(workers_too=True)
+    pool.report("a")
+    (newer,) = pool.sent(effects.AssignSlot)
+    agent.assign(late.request)
+    pool.deliver_all()
+    assert agent.slots[0].generation == late.request.generation
+    pool.cancel(request_id)
+    pool.deliver_all()
+    assert agent.slots[0].seen_generation == newer.request.generation
+    pool.settle()
+    assert agent.slots[0].state == states.SLOT_IDLE
+    assert not pool.memory.holds
+
+
+# Chance.
+
+
+def test_random_histories_end_with_an_idle_pool():
+    assert sum(orders_that_waited(seed) for seed in range(20)) > 40
+
+
+def orders_that_waited(seed: int) -> int:
+    """Lost and doubled messages, new leaders, restarts of agents, while
+    holders and their successors are cancelled.
+    """
+    rng = random.Random(seed)
+    pool = test_offers.make_pool(slots=rng.randint(1, 2), fault_limit=999)
+    agent, seen = pool.agents["a"], 0
+    for _ in range(100):
+        live = [
+            row.request_id
+            for row in pool.rows["sessions"].values()
+            if row.state in states.LIVE
+        ]
+        number = rng.randrange(len(agent.slots))
+        match rng.randrange(12):
+            case 0 | 1 | 2 | 3 if len(live) < 5:
+                pool.open(rng.choice("ab"), secret_sha256=HASH)
+            case 4 | 5 if live:
+                pool.cancel(rng.choice(live))
+            case 6 if rng.random() < 0.3:
+                pool.boot_conductor()
+            case 7 if rng.random() < 0.3:
+                agent.restart(workers_too=rng.random() < 0.5)
+            case 8 | 9 if agent.slots[number].session_id is not None:
+                agent.end(number, *rng.choice(_ENDS), pool.now)
+            case 10 if number in agent.next:
+                agent.give_back(number)
+            case _:
+                pool.tick(rng.choice((0.0, 0.1, 1.0, 5.0)))
+        for _ in range(rng.randrange(4)):
+            if not pool.wire:
+                break
+            message = pool.wire.pop(rng.randrange(len(pool.wire)))
+            for _ in range(rng.choice((0, 1, 1, 1, 2))):
+                pool.deliver(message)
+            if rng.random() < 0.1:
+                pool.wire.append(message)
+        answer = agent.prepared(number) if rng.random() < 0.7 else None
+        if answer and rng.random() < 0.7:
+            pool.feed(answer)
+        if answer and rng.random() < 0.5:
+            agent.slots[number].state = states.SLOT_ACTIVE
+        if rng.random() < 0.5:
+            pool.report("a")
+        seen += bool(agent.next)
+    for row in list(pool.rows["sessions"].values()):
+        if row.state in states.LIVE:
+            pool.cancel(row.request_id)
+    for _ in range(2):
+        pool.settle()
+    assert not pool.memory.holds
+    assert not pool.rows["assignments"]
+    assert not agent.next
+    assert {slot.state for slot in agent.slots} == {states.SLOT_IDLE}
+    return seen

@@ -321,25 +321,25 @@ class FakeAgent:
             self.desks.setdefault(request.group_id, Desk())
 
     def release(self, message: effects.ReleaseSlot, now: float) -> None:
-        slot = self.slots[message.slot]
-        if message.generation < slot.seen_generation:
-            return
+        slot, generation = self.slots[message.slot], message.generation
         waiting = self.next.get(message.slot)
-        if waiting is not None and waiting.generation == message.generation:
+        if waiting is not None and waiting.generation == generation:
             self.give_back(message.slot)
             return
-        known = message.generation == slot.seen_generation
-        slot.seen_generation = message.generation
-        if slot.generation not in (None, message.generation) or (
-            known and slot.generation is None
-        ):
-            return
+        if slot.generation != generation:
+            # A holder is released however old it is.
+            if generation <= slot.seen_generation:
+                return
+            slot.seen_generation = generation
+            if slot.generation is not None:
+                return
+            slot.previous_result = slot.last_result
         self.end(
             message.slot,
             states.CANCELLED,
             message.reason,
             now,
-            generation=message.generation,
+            generation=generation,
             session_id=message.session_id,
         )
 
@@ -397,8 +397,8 @@ class FakeAgent:
 
     def give_back(self, number: int) -> None:
         """The holder stays, so that the next order is refused."""
-        waiting = self.next.pop(number)
-        self.slots[number].seen_generation = waiting.generation
+        waiting, slot = self.next.pop(number), self.slots[number]
+        slot.seen_generation = max(slot.seen_generation, waiting.generation)
 
     def restart(self, *, workers_too: bool = False) -> None:
         """A new agent process finds its workers again, or none."""

@@ -54,6 +54,22 @@ def test_the_holder_goes_on_as_before() -> None:
     ]
 
 
+def test_a_holder_moves_while_it_has_a_successor() -> None:
+    pool = held()
+    first = pool.generation(10)
+    # Whichever of the two is heard first.
+    pool.step(events.HolderLeaves(10, first), events.JobMoved(1, 1))
+    assert pool.state.leaving(10).local
+    assert not pool.state.hold(10).local
+    pool.step(events.JobMoved(1, 2))
+    assert not pool.state.leaving(10).local
+    pool.step(events.JobMoved(2, 1), events.JobMoved(1, 1))
+    assert pool.state.hold(10).local
+    pool.hear(events.HolderStays, 10)
+    assert pool.generation(10) == first
+    assert pool.state.hold(10).local
+
+
 def test_a_holder_that_stays_has_its_slot_again() -> None:
     pool = held(2)
     first = pool.generation(10)

@@ -566,9 +566,14 @@ class Table:
                 self.tell()
 
     def command(self, kind: str, epoch: int, generation: int) -> None:
-        if kind == "assign":
-            request = factories.assign_request(generation)
+        if kind in ("assign", "next"):
+            after = (self.holder or 0) if kind == "next" else 0
+            request = factories.assign_request(
+                generation, after_generation=after
+            )
             self.execute(self.table.assign(epoch, request, 0.0))
+        elif kind == "give_back":
+            self.execute(self.table.tick(table.NEXT_S))
         elif kind == "release":
             self.execute(
                 self.table.release(
@@ -585,17 +590,19 @@ class Table:
             self.spawn()
 
 
-COMMANDS = st.lists(
-    st.tuples(
-        st.sampled_from(["assign", "release", "die"]),
-        st.integers(1, 3),
-        st.integers(1, 6),
-    ),
-    max_size=40,
-)
+def commands_of(*kinds: str) -> st.SearchStrategy:
+    return st.lists(
+        st.tuples(
+            st.sampled_from(kinds), st.integers(1, 3), st.integers(1, 6)
+        ),
+        max_size=40,
+    )
 
 
-@given(COMMANDS)
+COMMANDS = commands_of("assign", "release", "die")
+
+
+@given(commands_of("assign", "next", "release", "die", "give_back"))
 def test_no_generation_runs_twice_and_none_goes_back(commands):
     world = Table()
     highest_epoch = 0
@@ -603,9 +610,10 @@ def test_no_generation_runs_twice_and_none_goes_back(commands):
         before = world.table.device_reports()
         world.command(kind, epoch, generation)
         slot = steps.report(world.table)
-        if kind != "die" and epoch < highest_epoch:
+        is_command = kind not in ("die", "give_back")
+        if is_command and epoch < highest_epoch:
             assert world.table.device_reports() == before
-        elif kind != "die":
+        elif is_command:
             highest_epoch = epoch
         assert slot.seen_generation >= before[0].slots[0].seen_generation
         assert slot.generation == world.holder
@@ -695,6 +703,48 @@ def test_the_next_order_is_released():
         "ready",
         7,
         8,
+    )
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_release_of_a_later_order_ends_the_next_one(stays):
+    """The next one's own release was lost, and the later order, too."""
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    tab.release(steps.EPOCH, steps.KEY, "session-9", 9, "WHY", 0.1)
+    if stays:
+        tab.tick(table.NEXT_S)
+    gone = factories.status("idle", None, 7, last_result=factories.result(7))
+    assert steps.to_worker(tab.worker_status(steps.KEY, gone, 1.0)) == []
+    line = steps.report(tab)
+    assert (line.generation, line.seen_generation) == (None, 9)
+    assert line.last_result == factories.result(7)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda tab: tab.release(
+            steps.EPOCH, steps.KEY, "session-7", 7, "WHY", 0.1
+        ),
+        lambda tab: tab.bitstream_failed(steps.KEY, 7, "WHY", "", 0.1),
+    ],
+)
+def test_the_next_order_begins_if_the_holder_never_did(end):
+    tab = factories.make_table()
+    steps.up(tab)
+    reference = objects.BitstreamRef(
+        bitstream_id="b-1", checksum_sha256="1f" * 32, size_bytes=1
+    )
+    first = factories.assign_request(7, bitstream_ref=reference)
+    tab.assign(steps.EPOCH, first, 0.0)
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    assert steps.to_worker(end(tab)) == [("assign", 8)]
+    line = steps.report(tab)
+    assert line.generation == 8
+    assert (line.previous_result.generation, line.previous_result.code) == (
+        7,
+        "WHY",
     )
 
 
