@@ -262,14 +262,15 @@ def test_who_waits_and_why(
 
 def test_services_and_their_last_signs_of_life(fpga: Command) -> None:
     services = fpga("admin", "service", "list", "--long", "-f", "json")
-    by_binary = {one["Binary"]: one for one in services.document}
+    # Processes of other tests may have been killed a moment ago.
+    found = [one for one in services.document if one["Up"]]
+    by_binary = {one["Binary"]: one for one in found}
     assert set(by_binary) == {
         "fpgapool-agent",
         "fpgapool-api",
         "fpgapool-conductor",
     }
     for one in by_binary.values():
-        assert one["Up"]
         assert one["Last Report At"]
         assert one["Version"] == installed.version_string()
     assert by_binary["fpgapool-conductor"]["Message"].startswith("leader")
