@@ -385,21 +385,19 @@ def _now(call: calls.Call, row: _Known) -> _Now:
     is_ready = row.state == states.READY
     if is_ready and not call.may(rights.SESSIONS_CONNECT, row.project_id):
         return _Now(_recorded(call, row))
-    if not is_ready and row.state not in _LEADER_KNOWS_MORE:
-        return _Now(_without_secret(_recorded(call, row)))
-    project_id = row.project_id if is_ready else ""
-    view = call.ask(
-        lambda leader: leader.session_now(row.session_id, project_id)
-    )
-    if view is None:
-        return _Now(_without_secret(_recorded(call, row)))
-    if view.state == states.READY and not is_ready:
-        # The row is READY now, too: query again, to get the secret.
-        row = call.backends.database.session_head(row.session_id) or row
-        if row.state == states.READY:
-            return _now(call, row)
-        return _Now(_without_secret(_recorded(call, row)))
-    return _Now(view, connectable=is_ready and view.state == states.READY)
+    view = None
+    if is_ready or row.state in _LEADER_KNOWS_MORE:
+        project_id = row.project_id if is_ready else ""
+        view = call.ask(
+            lambda leader: leader.session_now(row.session_id, project_id)
+        )
+    if view is not None and (is_ready or view.state != states.READY):
+        return _Now(view, connectable=view.state == states.READY)
+    recorded = _recorded(call, row)
+    if recorded.state == states.READY and not is_ready:
+        # It became READY after the row was read: ask for the secret, too.
+        return _now(call, recorded)
+    return _Now(_without_secret(recorded))
 
 
 def _without_secret(view: objects.SessionView) -> objects.SessionView:

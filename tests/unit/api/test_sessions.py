@@ -830,6 +830,24 @@ def test_a_session_that_becomes_ready_while_it_is_read_has_its_secret(
     assert session["connection"]["secret"] == fakes.SECRET
 
 
+def test_a_session_that_becomes_ready_between_two_reads_has_its_secret(
+    make_world,
+):
+    world = make_world(fakes.view(revision=1, state=states.PREPARING))
+    ready = fakes.view(revision=2)
+    read = world.database.session_head
+
+    def session_head(session_id):
+        head = read(session_id)
+        world.conductor.views[session_id] = ready
+        return head
+
+    world.database.session_head = session_head
+    session = world.ask("GET", ONE).json["session"]
+    assert (session["state"], session["revision"]) == (states.READY, 2)
+    assert session["connection"]["secret"] == fakes.SECRET
+
+
 def test_what_a_leader_does_not_know_is_shown_as_it_is_recorded(make_world):
     world = make_world(fakes.queued(), fakes.view(2, state=states.ACTIVE))
     world.conductor.session_now = lambda *_: None
