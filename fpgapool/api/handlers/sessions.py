@@ -51,6 +51,7 @@ _LONGEST_RETRY_S = 60
 _Known: TypeAlias = db_api.SessionHead | objects.SessionView
 
 #: The first version whose lists say why sessions wait.
+_WAITS_HAVE_RANGES = (1, 1)
 _LISTS_SAY_WHY = (1, 2)
 
 #: States in which the leader knows the queue position or the current bytes,
@@ -299,20 +300,17 @@ def _dry_run(call: calls.Call) -> calls.Answer:
             )
             for code in found.reasons
         ]
-    return calls.Answer(
-        document={
-            "dry_run": {
-                "state": found.state,
-                "reasons": [
-                    {"code": code, "message": message}
-                    for code, message in explained
-                ],
-                "expected_wait_s": found.expected_wait_s,
-                "expected_wait_low_s": found.expected_wait_low_s,
-                "expected_wait_high_s": found.expected_wait_high_s,
-            }
-        }
-    )
+    told = {
+        "state": found.state,
+        "reasons": [
+            {"code": code, "message": message} for code, message in explained
+        ],
+        "expected_wait_s": found.expected_wait_s,
+    }
+    if call.version >= _WAITS_HAVE_RANGES:
+        told["expected_wait_low_s"] = found.expected_wait_low_s
+        told["expected_wait_high_s"] = found.expected_wait_high_s
+    return calls.Answer(document={"dry_run": told})
 
 
 def _request(call: calls.Call) -> objects.OpenRequest:

@@ -158,6 +158,7 @@ DELETE_QUERY = common.record(
 )
 
 _DRY_RUN = common.record(
+    optional=["expected_wait_low_s", "expected_wait_high_s"],
     state=common.described(
         common.one_of(states.PREPARING, states.QUEUED, states.REJECTED),
         "State that the session would have: `PREPARING` if it would get a slot"
@@ -175,10 +176,12 @@ _DRY_RUN = common.record(
     ),
     expected_wait_low_s=common.described(
         {"type": ["number", "null"]},
-        "Lower end of the range in which nine of ten waits lie.",
+        "Lower end of the range in which nine of ten waits lie; since version"
+        " 1.1.",
     ),
     expected_wait_high_s=common.described(
-        {"type": ["number", "null"]}, "Upper end of that range."
+        {"type": ["number", "null"]},
+        "Upper end of that range; since version 1.1.",
     ),
 )
 DRY_RUN = common.record(dry_run=_DRY_RUN)

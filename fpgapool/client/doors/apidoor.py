@@ -46,6 +46,8 @@ _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 
 # The version since which the API has the pool in numbers and in pages.
 _PAGES_SINCE = (1, 1)
+#: The first version that tells the ranges of expected waits.
+_RANGES_SINCE = (1, 1)
 
 _Document: typing.TypeAlias = apirequests.Document
 
@@ -335,8 +337,7 @@ class ApiDoor(doors.Door):
     ) -> messages.Message:
         wanted, since = _wanted(members)
         wanted["request_id"] = members["request_id"]
-        # Request no newer version than needed, so that older APIs work, too.
-        self._requests.use_version(since)
+        self._requests.use_version(since, _RANGES_SINCE)
         submit = functools.partial(
             self._requests.ask, "POST", "/sessions", session=wanted
         )
@@ -356,7 +357,7 @@ class ApiDoor(doors.Door):
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
         wanted, since = _wanted(members)
-        self._requests.use_version(since)
+        self._requests.use_version(since, _RANGES_SINCE)
         answer = self._requests.ask(
             "POST", "/sessions?dry_run=true", deadline_s, session=wanted
         )

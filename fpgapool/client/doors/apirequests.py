@@ -22,7 +22,7 @@ from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 # Version of the API that requests use by default.
-_MICROVERSION = "1.0"
+_MICROVERSION = (1, 0)
 
 #: Time limit for a response if the caller has no deadline.
 REQUEST_S = 30.0
@@ -58,7 +58,7 @@ class Requests:
         self._headers = dict(headers)
         self._cancel = cancel
         self._require_tls = require_tls
-        self._microversion = _MICROVERSION
+        self._wanted = self._needed = _MICROVERSION
         self._changed = threading.Condition()
         self._lost = False
         cancel.attach(self)
@@ -70,9 +70,17 @@ class Requests:
         except doors.ConnectionLost as exc:
             raise errors.FrontDoorUnavailable(str(exc)) from exc
 
-    def use_version(self, since: tuple[int, int]) -> None:
-        """Use this version of the API for all further requests."""
-        self._microversion = ".".join(map(str, since))
+    def use_version(
+        self,
+        needed: tuple[int, int],
+        wanted: tuple[int, int] = _MICROVERSION,
+    ) -> None:
+        """Use a version of the API for all further requests.
+
+        :param needed: the oldest one that accepts them.
+        :param wanted: one that tells more, for APIs that have it.
+        """
+        self._needed, self._wanted = needed, max(needed, wanted)
 
     def shutdown(self) -> None:
         """Wake all waiting threads; later waits fail at once."""
@@ -160,12 +168,21 @@ class Requests:
             try:
                 return _document(response)
             except errors.RequestRejected as exc:
+                if self._is_too_new(exc):
+                    # The API is of an earlier release.
+                    self._wanted = self._needed
+                    continue
                 if exc.code != codes.RATE_LIMITED:
                     raise
                 pause_s = _retry_after_s(response)
                 if time.monotonic() + pause_s > ends_s:
                     raise
             pause(pause_s)
+
+    def _is_too_new(self, exc: errors.RequestRejected) -> bool:
+        """Whether an older version of the API would do."""
+        is_refused = exc.code == codes.VERSION_NOT_ACCEPTABLE
+        return is_refused and self._wanted > self._needed
 
     def _send(
         self, method: str, path: str, body: Document | None, timeout_s: float
@@ -180,7 +197,7 @@ class Requests:
                     method,
                     json=body or None,
                     headers=self._headers,
-                    microversion=self._microversion,
+                    microversion=".".join(map(str, self._wanted)),
                     timeout=timeout_s,
                     raise_exc=False,
                     # Responses contain secrets.

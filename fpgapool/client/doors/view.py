@@ -191,14 +191,8 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 _DESCRIBED = [one for one in description.FIELDS.shown if one.name in _KINDS]
 #: The API's names for the described members.
 _SHOWN = {one.name: str(one.shown) for one in _DESCRIBED}
-#: Members that the API of release 1.0.0 does not return.
-_LATER = ("expected_wait_low_s", "expected_wait_high_s")
 #: Members that all versions of the API return.
-_ALWAYS_SHOWN = [
-    _SHOWN[one.name]
-    for one in _DESCRIBED
-    if one.since == (1, 0) and one.name not in _LATER
-]
+_ALWAYS_SHOWN = [_SHOWN[one.name] for one in _DESCRIBED if one.since == (1, 0)]
 _BY_KIND = {fields.TIME: _seconds, fields.CODES: _codes}
 _CONVERTERS_API = _CONVERTERS | {
     one.name: _BY_KIND[one.kind] for one in _DESCRIBED if one.kind in _BY_KIND

@@ -448,6 +448,21 @@ def test_older_versions_list_the_services_that_they_knew(world):
     assert error == (400, codes.INVALID_REQUEST)
 
 
+def test_services_are_up_while_a_pin_forbids_to_ask_for_all(world):
+    def services_now():
+        raise messaging.RPCVersionCapError(version="1.1", version_cap="1.0")
+
+    world.conductor.services_now = services_now
+    services = world.ask("GET", "/v1/services", fakes.ADMIN).json["services"]
+    told = {one["id"]: one for one in services}
+    leader = told["controller1"]
+    assert (leader["up"], leader["message"]) == (True, "leader, epoch 4")
+    assert told[fakes.HOST]["up"]
+    world.conductor.failure = messaging.MessagingTimeout()
+    services = world.ask("GET", "/v1/services", fakes.ADMIN).json["services"]
+    assert not any(one["up"] for one in services)
+
+
 def test_services_are_shown_while_the_conductor_is_away(world):
     world.conductor.failure = messaging.MessagingTimeout()
     services = world.ask("GET", "/v1/services", fakes.ADMIN).json["services"]

@@ -394,3 +394,37 @@ def test_an_older_api_has_all_hosts_at_once(members) -> None:
     assert [one["uuid"] for one in page["summary"]["hosts"]] == [*"abc"]
     assert "next" not in page
     assert api.asked[-1] == "1.0 /pool"
+
+
+class Sessions:
+    """An API that opens a session, and knows versions up to one."""
+
+    def __init__(self, newest: str) -> None:
+        self.newest = newest
+        self.served: list[str] = []
+
+    def request(
+        self, path: str, method: str, *, microversion: str, **_: object
+    ) -> typing.Any:
+        if microversion > self.newest:
+            error = {"code": "VERSION_NOT_ACCEPTABLE", "detail": "too new"}
+            return _answer(406, {"errors": [error]})
+        self.served.append(f"{microversion} {path}")
+        wait = {"expected_wait_s": 2.0}
+        if microversion != "1.0":
+            wait |= {"expected_wait_low_s": 1.0, "expected_wait_high_s": 9.0}
+        found = {"state": "QUEUED", "reasons": [], **wait}
+        return _answer(200, {"dry_run": found})
+
+
+@pytest.mark.parametrize("newest", ["1.0", "1.1"])
+def test_a_range_is_asked_of_apis_that_know_it(newest) -> None:
+    api = Sessions(newest)
+    door = apidoor.ApiDoor(api, cancel.CancelToken())
+    wanted = {"accelerator": "copy", "size_bytes": 1}
+    deadline_s = channel.deadline_after(TIMEOUT_S)
+    found = door.request("dry_run", deadline_s, **wanted)
+    assert found.get("expected_wait_high_s") == (
+        9.0 if newest == "1.1" else None
+    )
+    assert api.served[-1] == f"{newest} /sessions?dry_run=true"
