@@ -220,6 +220,7 @@ class Cloud:
     ) -> None:
         self.transport_url = transport_url
         self.database_url = database_url
+        self.hurried = hurried
         prefix = f"c{next(_cloud_numbers)}"
         self.conductors = [
             processes.Daemon(
@@ -242,12 +243,12 @@ class Cloud:
         for daemon in self.daemons():
             daemon.variables.update(variables)
             daemon.release = releases.get(daemon.module, daemon.release)
-        self._write_configuration(options or {}, hurried)
+        self._write_configuration(options or {})
         self._database = db_api.Database(database_url)
 
-    def _write_configuration(self, options: Options, hurried: bool) -> None:
-        conductor_defaults = _CONDUCTOR_OPTIONS if hurried else {}
-        agent_defaults = _AGENT_OPTIONS if hurried else {}
+    def _write_configuration(self, options: Options) -> None:
+        conductor_defaults = _CONDUCTOR_OPTIONS if self.hurried else {}
+        agent_defaults = _AGENT_OPTIONS if self.hurried else {}
         common: Options = {
             "DEFAULT": {"transport_url": self.transport_url},
             "database": {"connection": self.database_url},
