@@ -41,7 +41,7 @@ def rows(plan: measure.Plan) -> Iterator[measure.Row]:
     yield _row(
         f"start of {slots} workers", "ms", plan, lambda one: _start(one, slots)
     )
-    yield _neighbour(plan)
+    yield from _neighbour(plan)
     with contextlib.ExitStack() as stack:
         for transport in ("shm", "tcp"):
             yield _streams(stack, transport, plan)
@@ -81,10 +81,16 @@ def _start(isolation: str, slots: int) -> measure.Sample:
     return measure.Sample(1e3 * watch.wall_s, watch.wall_s, watch.cpu_s)
 
 
-def _neighbour(plan: measure.Plan) -> measure.Row:
-    """Beside a tenant whose sessions take memory until they end for that."""
+def _neighbour(plan: measure.Plan) -> list[measure.Row]:
+    """Beside a tenant whose sessions take memory until they end for that.
+
+    Busy ones end in the same way and use the processors as much, but hold
+    little memory.
+    """
     count = 1 if plan.tiny else 40
-    floors, samples = [], []
+    alone: list[measure.Sample] = []
+    busy: list[measure.Sample] = []
+    samples: list[measure.Sample] = []
     with (
         tempfile.TemporaryDirectory(prefix="fpgapool-") as name,
         worker_harness.closed_channels(),
@@ -103,38 +109,43 @@ def _neighbour(plan: measure.Plan) -> measure.Row:
         generations = itertools.count(1)
         first = next(generations)
         others = sessions.open_session(host, agent, first, slot=1)
-        for _ in range(plan.repetitions):
-            alone = threading.Event()
-            timer = threading.Timer(0.01 if plan.tiny else 2.0, alone.set)
-            timer.start()
-            floors.append(_slow_pieces(others, alone))
+
+        def beside(take: str) -> measure.Sample:
             ended = threading.Event()
             greedy = threading.Thread(
-                target=_take_memory,
-                args=(host, agent, generations, count, ended),
+                target=_take,
+                args=(host, agent, itertools.islice(generations, count)),
+                kwargs={"take": take, "ended": ended},
             )
             greedy.start()
-            samples.append(_slow_pieces(others, ended))
+            sample = _slow_pieces(others, ended)
             greedy.join()
-    return measure.Row(
-        "99 of 100 pieces beside greedy sessions",
-        "ms",
-        samples,
-        "alone",
-        floors,
-    )
+            return sample
+
+        for _ in range(plan.repetitions):
+            timer = threading.Event()
+            threading.Timer(0.01 if plan.tiny else 2.0, timer.set).start()
+            alone.append(_slow_pieces(others, timer))
+            busy.append(beside("processor"))
+            samples.append(beside("memory"))
+    name = "99 of 100 pieces beside sessions that"
+    return [
+        measure.Row(f"{name} compute", "ms", busy, "alone", alone),
+        measure.Row(f"{name} take all", "ms", samples, "that compute", busy),
+    ]
 
 
-def _take_memory(
+def _take(
     host: harness.Host,
     agent: service.Agent,
     generations: Iterator[int],
-    count: int,
+    *,
+    take: str,
     ended: threading.Event,
 ) -> None:
     try:
-        for generation in itertools.islice(generations, count):
-            code = sessions.take_memory(host, agent, generation)
+        for generation in generations:
+            code = sessions.take_memory(host, agent, generation, take)
             if code != codes.OUT_OF_MEMORY:
                 raise RuntimeError(f"the session ended with {code}")
     finally:

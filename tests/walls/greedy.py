@@ -12,6 +12,8 @@ from fpgapool.drivers import base
 from fpgapool.drivers import emulator
 
 _STEP_BYTES = 8 * 2**20
+# How much memory a core writes that only takes processor time.
+_WRITTEN_BYTES = 256 * 2**20
 
 
 class GreedyCore(base.Core):
@@ -19,6 +21,9 @@ class GreedyCore(base.Core):
 
     ``memory``
         Uses more and more of it.
+    ``processor``
+        Writes as much memory as a small limit allows, the same again and
+        again; then it fails as if there were no more.
     ``threads``
         Starts threads until it may not; returns their number.
     ``time``
@@ -40,6 +45,10 @@ class GreedyCore(base.Core):
         if self._take == "memory":
             while True:
                 self._taken.append(bytearray(b"x") * _STEP_BYTES)
+        if self._take == "processor":
+            for _ in range(_WRITTEN_BYTES // _STEP_BYTES):
+                self._taken = [bytearray(b"x") * _STEP_BYTES]
+            raise MemoryError
         if self._take == "threads":
             found = memoryview(b"%08d" % self._start_threads())
         if self._take == "time":

@@ -41,14 +41,18 @@ def open_session(
 
 
 def take_memory(
-    host: harness.Host, agent: service.Agent, generation: int
+    host: harness.Host,
+    agent: service.Agent,
+    generation: int,
+    take: str = "memory",
 ) -> str:
     """Let a session of slot 0 take all memory, and wait for its worker's end.
 
+    :param take: what it takes; see :class:`greedy.GreedyCore`.
     :returns: the code with which the session ended.
     """
     worker = test_workers.pid_of(agent, 0)
-    client = open_session(host, agent, generation, slot=0, take="memory")
+    client = open_session(host, agent, generation, slot=0, take=take)
     client.send_input(b"any")
     told = host.conductor.wait_for_slot(
         0,
