@@ -254,8 +254,8 @@ test-upgrade: ## upgrade a pool under load, and back; 20 minutes
 	@$(BIN)/python -m pytest tests/upgrade --capture=no
 
 # Apart from the rest: QEMU and libvirt, beside Nova.
-$(OPENSTACK_VENV)/.installed-libvirt: tools/install-libvirt
 $(OPENSTACK_VENV)/.installed-libvirt: $(OPENSTACK_VENV)/.installed
+$(OPENSTACK_VENV)/.installed-libvirt: tools/install-libvirt
 	@$< $(OPENSTACK_VENV) build/vm
 	@touch $@
 
