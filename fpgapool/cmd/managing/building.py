@@ -123,11 +123,11 @@ ARGUMENTS = (
             action="append",
             default=[],
         ),
+        # As the openstack command calls it: --version is that of a command.
         option(
-            "version",
+            "bitstream-version",
             "VERSION",
             "version (default: 1.0); the pool uses the newest version",
-            dest="of_version",
             type=arguments.matching("[A-Za-z0-9!+._-]{1,64}", "a version"),
             default="1.0",
         ),
@@ -274,7 +274,7 @@ class Registry:
             name=found.manifest.name,
             accelerator=found.manifest.name,
             description=found.manifest.description,
-            version=args.of_version,
+            version=args.bitstream_version,
             format=found.kind,
             public=args.public,
             shapes=tuple(dict.fromkeys(args.shapes)),
