@@ -58,6 +58,20 @@ ALLOWED = arguments.Group(
     ),
 )
 
+PLATFORM = option(
+    "platform",
+    "PATTERN",
+    "compile for a device whose platform name matches PATTERN, which is"
+    " written as in boards files",
+    default="*",
+)
+DEVICE = option(
+    "device",
+    "PATTERN",
+    "compile for the first device whose name matches",
+    default="*",
+)
+
 ARGUMENTS = (
     arguments.OneOf(
         arguments.Argument(
@@ -80,19 +94,8 @@ ARGUMENTS = (
         "the manifest of FILE; the default is FILE with the extension .json",
         type=pathlib.Path,
     ),
-    option(
-        "platform",
-        "PATTERN",
-        "compile for a device whose platform name matches PATTERN, which is"
-        " written as in boards files",
-        default="*",
-    ),
-    option(
-        "device",
-        "PATTERN",
-        "compile for the first device whose name matches",
-        default="*",
-    ),
+    PLATFORM,
+    DEVICE,
     arguments.flag(
         "source",
         "package the source instead of a binary, so that each host compiles"
