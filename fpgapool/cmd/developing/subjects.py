@@ -30,6 +30,12 @@ from fpgapool.common import exception
 #: A step of the preparation: its name, and what does it and tells details.
 Step = tuple[str, typing.Callable[[], str]]
 
+#: By the ending of a source: what it is, the ending of what must be beside it,
+#: and what that is.
+_KINDS = {
+    ".cl": ("opencl", ".json", "manifest"),
+    ".py": ("core", ".yaml", "profile"),
+}
 _VERSION = "1.0"
 #: Only until it is measured: it decides nothing in a pool with one slot.
 _ASSUMED_BYTES_PER_S = 1e9
@@ -252,7 +258,7 @@ def of_file(path: pathlib.Path, args: argparse.Namespace) -> Subject:
     :raises ConfigurationError: if it is not there, or of no known kind.
     """
     path = path.absolute()
-    if path.suffix not in (".cl", ".py"):
+    if path.suffix not in _KINDS:
         raise exception.ConfigurationError(
             reason=f"{path.name}: is neither an OpenCL program (.cl) nor a"
             " core (.py)"
@@ -261,5 +267,11 @@ def of_file(path: pathlib.Path, args: argparse.Namespace) -> Subject:
         raise exception.ConfigurationError(
             reason=f"{path}: there is no such file; 'fpgapool-dev new' makes"
             " a first one"
+        )
+    kind, beside, what = _KINDS[path.suffix]
+    if not path.with_suffix(beside).is_file():
+        raise exception.ConfigurationError(
+            reason=f"{path}: lacks {path.with_suffix(beside).name} beside it,"
+            f" its {what}; 'fpgapool-dev new {kind} NAME' makes an example"
         )
     return Kernel(path, args) if path.suffix == ".cl" else Core(path)

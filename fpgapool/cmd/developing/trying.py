@@ -179,7 +179,8 @@ def _pool(
 
 def _told(error: BaseException) -> str:
     code = getattr(error, "code", codes.INTERNAL_ERROR)
-    text = getattr(error, "message", str(error))
+    # Errors of other parts of the product begin with the code.
+    text = getattr(error, "message", str(error)).removeprefix(f"{code}: ")
     advice = _ADVICE.get(code)
     return f"{code}: {text}" + (f"; what to do: {advice}" if advice else "")
 
