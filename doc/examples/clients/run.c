@@ -329,23 +329,21 @@ static void run(int worker, const char *opened, const char *data, size_t size)
 {
 	uint32_t chunk_bytes = (uint32_t)number(opened, "chunk_bytes");
 	uint64_t window_bytes = number(opened, "window_bytes");
-	uint64_t multiple = number(opened, "chunk_multiple_bytes");
+	uint32_t multiple = (uint32_t)number(opened, "chunk_multiple_bytes");
+	uint32_t most = chunk_bytes - chunk_bytes % (multiple ? multiple : 1);
 	uint64_t sent = 0, received = 0, acknowledged = 0;
 	uint32_t task_id = 0;
 	bool ended = false;
 	char *payload;
 
-	if (multiple > 1)
-		chunk_bytes -= chunk_bytes % (uint32_t)multiple;
 	while (!ended) {
 		uint64_t left = size - sent;
 		struct frame piece = {
 			.type = INPUT,
-			.flags = left <= chunk_bytes ? END : 0,
+			.flags = left <= most ? END : 0,
 			.task_id = ++task_id,
 			.offset = sent,
-			.length = left < chunk_bytes ? (uint32_t)left
-						     : chunk_bytes,
+			.length = left < most ? (uint32_t)left : most,
 		};
 		bool computed = false;
 

@@ -172,7 +172,9 @@ async function* run(worker, opened, data) {
 async function main([accelerator, params = "{}", ...more]) {
   if (!accelerator || more.length)
     throw new Error("usage: run.mjs ACCELERATOR [PARAMS-AS-JSON] <IN >OUT");
-  const data = Buffer.concat(await Array.fromAsync(process.stdin));
+  const pieces = [];
+  for await (const piece of process.stdin) pieces.push(piece);
+  const data = Buffer.concat(pieces);
   const path = process.env.FPGAPOOL_SOCKET ?? "/run/fpgapool/front-door.sock";
   const door = await Door.open(path);
   await door.request(1, "hello", { version: 1 });
