@@ -31,14 +31,12 @@ class NotStarted(Exception):
 class Pool(msgspec.Struct, frozen=True):
     """A pool that is ready.
 
-    :ivar default_front_door: socket of the first host's front door.
     :ivar front_doors: socket of each host's front door.
     :ivar boards: number of boards of each host.
     :ivar slots_per_board: the same for all boards.
     :ivar api_url: of its REST API; None: it has none.
     """
 
-    default_front_door: str
     front_doors: dict[str, str]
     boards: dict[str, int]
     slots_per_board: int

@@ -137,9 +137,10 @@ def _try(
             steps.run("pool", start)
             for step, work in subject.registrations(pools[0]):
                 steps.run(step, work)
+            (front_door,) = pools[0].front_doors.values()
             made = checks.Checks(
                 subject,
-                pools[0].default_front_door,
+                front_door,
                 args.timeout_s,
                 int(args.size_mib * _MIB),
             )
