@@ -50,7 +50,7 @@ def _new(args: argparse.Namespace) -> int:
 _NEW = (
     arguments.Argument(
         "kind",
-        choices=making.KINDS,
+        choices=tuple(making.KINDS),
         help="; ".join(f"{k}: {about}" for k, about in making.KINDS.items()),
     ),
     arguments.Argument(
