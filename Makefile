@@ -25,7 +25,7 @@ STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
 SHELL_SCRIPTS := devstack/plugin.sh devstack/settings devstack/lib/fpgapool \
     tests/functional/devstack/standins.sh tools/apt-install \
     tools/create-venv tools/install-browser tools/install-services \
-    tools/install-java tools/install-libvirt tools/install-simgrid tools/install-vm \
+    tools/install-java tools/install-languages tools/install-libvirt tools/install-simgrid tools/install-vm \
     tools/make-release .ci/run
 
 # Without git's history (an unpacked archive, or a checkout that belongs to
@@ -195,6 +195,16 @@ spark-venv: ## install Spark and, if missing, Java
 test-spark: spark-venv ## test fpgapool.spark with real executors; minutes
 	@echo "== testing fpgapool.spark"
 	@$(SPARK_VENV)/bin/python -m pytest tests/spark
+
+.PHONY: languages
+languages: ## install a C compiler and Node.js if missing
+	@tools/install-languages
+
+.PHONY: test-clients
+test-clients: $(VENV)/.installed-test languages
+test-clients: ## test the clients in C and JavaScript in a pool; seconds
+	@echo "== testing the clients in other languages"
+	@$(BIN)/python -m pytest tests/clients
 
 # Apart from the rest: Ansible with its collections is half a gigabyte.
 DEPLOY_VENV := .venv-deploy

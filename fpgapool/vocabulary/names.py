@@ -14,6 +14,8 @@ SEPARATOR = "@"
 BUILTIN_PREFIX = "builtin:"
 #: Prefix of bitstreams that are files in the library.
 FILE_PREFIX = "bitstream:"
+#: The shape of emulated slots that have no other one.
+DEFAULT_SHAPE = "any"
 
 
 def bitstream_of(accelerator: str, bitstream_id: str | None) -> str:

@@ -26,6 +26,7 @@ _APART = (
     ("ui", "browser", ""),
     ("moves", "libvirt", ""),
     ("spark", "spark-venv", ".venv-spark/bin/python"),
+    ("clients", "languages", ""),
     ("deploy", "deploy-venv", ".venv-deploy/bin/python"),
     ("tempest", "tempest-venv", ""),
     ("upgrade", "old-release", ""),

@@ -7,6 +7,8 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
+#: A directory of files that are copied, and not imported.
+COPIED = "skeletons"
 PACKAGES = ("fpgapool", "fpgapool_nova_filters", "fpgapool_tempest_plugin")
 
 
@@ -31,6 +33,7 @@ class Tree:
             self._name(path.relative_to(root)): path
             for package in PACKAGES
             for path in sorted((root / package).rglob("*.py"))
+            if COPIED not in path.parts
         }
         self.imports = {
             module: list(self._imports_of(module)) for module in self.paths

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 
 from fpgapool.cmd import allinone
+from fpgapool.cmd import dev
 from fpgapool.cmd import manage
 from fpgapool.cmd import sim
 from fpgapool.cmd import yarn_labels
@@ -116,6 +117,7 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
     manage._add_commands(managing.add_subparsers())
     return {
         "fpgapool-allinone": allinone.parser(),
+        "fpgapool-dev": dev.parser(),
         "fpgapool-manage": managing,
         "fpgapool-run": arguments.parser(),
         "fpgapool-sim": sim.parser(),

@@ -225,6 +225,8 @@ def _optional() -> set[str]:
 def _imported_roots(folder: str) -> set[str]:
     roots: set[str] = set()
     for path in (tree.ROOT / folder).rglob("*.py"):
+        if imports.COPIED in path.parts:
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 roots.update(alias.name.split(".")[0] for alias in node.names)

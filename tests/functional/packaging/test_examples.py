@@ -19,6 +19,7 @@ from PIL import ImageSequence
 
 from fpgapool import client
 from fpgapool.accelerators import sobel
+from fpgapool.cmd.developing import making
 from tests.functional.allinone import encrypting
 from tests.functional.allinone import harness
 from tests.harness import cases
@@ -26,7 +27,8 @@ from tests.harness import programs
 
 ROOT = pathlib.Path(__file__).parents[3]
 EXAMPLES = ROOT / "doc" / "examples"
-PLUGINS = EXAMPLES / "plugins"
+#: Kinds of plug-ins with the names that the pages give them.
+PLUGINS = {"driver": "cpu", "strategy": "priority"}
 OPTIONS = ("--hosts=2", "--boards=1", "--driver=cpu", "--strategy=priority")
 
 
@@ -34,16 +36,17 @@ OPTIONS = ("--hosts=2", "--boards=1", "--driver=cpu", "--strategy=priority")
 def installed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[pathlib.Path]:
-    """Install the package where processes that are started find it."""
+    """Install the packages where processes that are started find them."""
     target = tmp_path_factory.mktemp("plugins")
-    sources = tmp_path_factory.mktemp("sources") / "plugins"
-    # The build writes beside the sources.
-    subprocess.run(["cp", "-r", PLUGINS, sources], check=True)
+    sources = tmp_path_factory.mktemp("sources")
+    for kind, name in PLUGINS.items():
+        making.make(kind, name, sources)
     subprocess.run(
         [
             *(sys.executable, "-m", "pip", "--disable-pip-version-check"),
             *("install", "--quiet", "--no-deps", "--no-build-isolation"),
-            *("--no-index", "--target", target, sources),
+            *("--no-index", "--target", target),
+            *(sources / name for name in PLUGINS.values()),
         ],
         check=True,
     )

@@ -106,6 +106,9 @@ def app(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> fakes.App:
     client.devices.side_effect = lambda **_: iter(
         _named(inventory.Device, "board0", "board1")
     )
+    client.approve_bitstream.return_value = library.Bitstream(
+        accelerator="a", version="1", shapes=["small"]
+    )
     client.hosts.side_effect = lambda **_: iter(
         _named(inventory.Host, "first", "second")
     )
