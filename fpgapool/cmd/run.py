@@ -333,6 +333,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Messages must not mix with the output.
     messages = sys.stdout
     request_id = None
+    places: list[str] = []
     try:
         arguments = command_line.parse(words)
         as_json = arguments.json
@@ -361,6 +362,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except client.FpgapoolError as exc:
         failure, status = (exc.code, _with_options(exc.message)), FAILURE
         request_id = exc.request_id
+        if arguments.verbose and isinstance(exc, client.FrontDoorUnavailable):
+            places = list(map(str, exc.places))
     except OSError as exc:
         failure, status = (codes.FILE_ERROR, _file_text(exc)), FAILURE
     else:
@@ -373,7 +376,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         rejected = result.get("state") == states.REJECTED
         return FAILURE if rejected else SUCCESS
     if as_json:
-        error = dict(zip(("code", "message"), failure, strict=True))
+        error: dict[str, Any] = dict(
+            zip(("code", "message"), failure, strict=True)
+        )
+        if places:
+            error["places"] = places
         if request_id is not None:
             error["request_id"] = request_id
         print(json.dumps({"error": error}), file=messages, flush=True)
@@ -381,7 +388,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = f"{command_line.PROGRAM}: {': '.join(failure)}"
         if request_id is not None:
             text += f" ({request_id})"
-        print(text, file=sys.stderr)
+        lines = [text, *(f"    looked at {place}" for place in places)]
+        print("\n".join(lines), file=sys.stderr)
     return status
 
 

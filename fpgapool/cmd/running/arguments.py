@@ -240,6 +240,10 @@ _DECLARED = (
         dest="lists",
     ),
     flag("json", "print the report or the error as JSON"),
+    flag(
+        "verbose",
+        "if no pool is found, also print where the command looked for one",
+    ),
 )
 
 
