@@ -104,8 +104,8 @@ def _of_nova(
         raise errors.RequestRejected(
             codes.UNAUTHORIZED,
             f"{reason}; Nova has no other token for this machine:"
-            f" {'; '.join(map(str, places))}. Revoked tokens are not replaced: use an"
-            " application credential, or a different instance",
+            f" {'; '.join(map(str, places))}. Revoked tokens are not replaced:"
+            " use an application credential, or a different instance",
         )
 
     return poolapi.PoolApi.of_instance(found, renew)

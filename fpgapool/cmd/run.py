@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import io
 import json
 import re
 import select
@@ -27,6 +28,7 @@ from fpgapool.cmd import launch
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display as displays
 from fpgapool.cmd.running import ends
+from fpgapool.cmd.running import habits
 from fpgapool.cmd.running import params as parameters
 from fpgapool.cmd.running import tracing
 from fpgapool.common import interrupts
@@ -76,10 +78,15 @@ def _run(
         if prepared.new_iv is not None:
             kept = _keep_iv(prepared.new_iv, destination, display, stack)
         run = _run_session if arguments.group is None else _run_group
+        output: str | BinaryIO
+        if arguments.digest_of is not None:
+            output = digest = io.BytesIO()
+        else:
+            output = ends.open_destination(destination, arguments.like, stack)
         result = run(
             arguments,
             stream,
-            ends.open_destination(destination, stack),
+            output,
             {
                 "size_bytes": size_bytes,
                 "params": prepared.params,
@@ -88,6 +95,8 @@ def _run(
             display,
             token,
         )
+    if arguments.digest_of is not None:
+        habits.show_digest(digest.getvalue(), arguments.digest_of)
     if "iv_file" in kept:
         result["summary"] += f"\niv {kept['iv']}, stored in {kept['iv_file']}"
     return {**result, **kept}
@@ -337,12 +346,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = command_line.parse(words)
         as_json = arguments.json
+        command_line.check(arguments)
+        if arguments.accelerator is not None:
+            habits.fill_in(arguments)
         if command_line.has_output(arguments):
             destination = ends.destination_of(arguments.destination)
             arguments.destination = destination
             if destination == command_line.STANDARD:
                 messages = sys.stderr
-        command_line.check(arguments)
         tracing.start(command_line.PROGRAM)
         timeout_s = checks.seconds(arguments.timeout, "--timeout")
         # The time limit includes reading the input.

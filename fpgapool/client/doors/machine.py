@@ -20,7 +20,8 @@ _FIRMWARE = {
         "Samsung Cloud Platform",
     ),
 }
-# Bare metal, and machines without such tables: where cloud-init found its data.
+# For bare metal, and machines without such tables: the source of cloud-init's
+# data.
 _CLOUD_INIT = "run/cloud-init/cloud-id"
 _SOURCES = ("openstack", "configdrive")
 #: Links to a config drive, mounted or not.
