@@ -112,7 +112,7 @@ def test_standard_output_has_nothing_but_the_output(shell: Run) -> None:
     assert done.stdout == programs.encrypted(
         DATA, iv=bytes.fromhex(iv.decode())
     )
-    assert b"node1 board0" in done.stderr
+    assert b"node1/board0" in done.stderr
 
 
 def test_both_ends_may_be_left_out(shell: Run) -> None:
