@@ -153,7 +153,7 @@ def test_a_port_that_is_in_use() -> None:
 
 
 @pytest.mark.parametrize(
-    "scales",
+    ("option", "told", "model"),
     cases.some(
         [
             ("--rate-scale=0.5", " (rates scaled by 0.5)", "emulated-x0.5"),
@@ -164,9 +164,8 @@ def test_a_port_that_is_in_use() -> None:
     ),
 )
 def test_scaled_rates_are_told_wherever_rates_are(
-    scales: tuple[str, str, str],
+    option: str, told: str, model: str
 ) -> None:
-    option, told, model = scales
     options = ("--hosts=2", "--boards=1", "--slots=1", option, "--api-port=0")
     with harness.short_directory() as run_dir:
         with harness.Pool(run_dir, *options) as pool:
