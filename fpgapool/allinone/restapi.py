@@ -11,15 +11,13 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpgapool.allinone import webserver
+from fpgapool.allinone import wiring
 from fpgapool.api import app
 from fpgapool.api import metrics as api_metrics
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import pulse
 
 LOG = logging.getLogger(__name__)
-
-#: There is no authentication, so listen only on this machine.
-ADDRESS = "127.0.0.1"
 
 # Two thirds of them may wait for sessions.
 _THREADS = 256
@@ -48,7 +46,7 @@ class RestAPI:
         self._on_failure = on_failure
         self._metrics = api_metrics.endpoint(conf, self._backends.metrics)
         self._server = webserver.make(
-            (ADDRESS, port),
+            (wiring.API_ADDRESS, port),
             app.build(conf, self._backends),
             _THREADS,
             stop_s=_STOP_S,
@@ -61,7 +59,7 @@ class RestAPI:
     def url(self) -> str:
         """The API's URL; valid once the server has started."""
         _, port = self._server.bind_addr
-        return f"http://{ADDRESS}:{port}"
+        return f"http://{wiring.API_ADDRESS}:{port}"
 
     def start(self) -> None:
         """Start listening.

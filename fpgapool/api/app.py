@@ -241,8 +241,11 @@ def build(
         conf.api.retry_after_s,
     )
     live_page = page.Page.from_conf(conf)
+    front = page.Front(handlers)
 
     def inner(path: str) -> middleware.Application:
+        if path == "/":
+            return front
         if path in public:
             return handlers
         return live_page if page.is_page(path) else known

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import typing
+from collections.abc import Sequence
 
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
@@ -33,14 +34,14 @@ def find(
 
     :param finder: finder of Nova's data; None means the process's own.
     :returns: path of the front door's socket, or the API.
-    :raises errors.FrontDoorUnavailable: if there is none; the message lists
-        the places that were tried.
+    :raises errors.FrontDoorUnavailable: if there is none; ``places`` lists
+        where the library looked.
     :raises errors.InvalidRequest: if a variable is invalid.
     """
     try:
         return frontdoor.default_path()
     except errors.FrontDoorUnavailable as exc:
-        return _api(finder, pause, exc.message)
+        return _api(finder, pause, exc.places)
 
 
 def find_groups(
@@ -56,7 +57,9 @@ def find_groups(
 
 
 def _api(
-    finder: instance.Finder | None, pause: doors.Pause, no_door: str
+    finder: instance.Finder | None,
+    pause: doors.Pause,
+    no_door: Sequence[errors.Place],
 ) -> poolapi.PoolApi:
     named = _named_api()
     if named is not None:
@@ -66,11 +69,7 @@ def _api(
     finder = finder or instance.FINDER
     credentials, places = finder.find(pause=pause)
     if credentials is None:
-        raise errors.FrontDoorUnavailable(
-            f"{no_door}; neither {instance.API_URL} nor"
-            f" {_CLOUD_VARIABLES[0]} is set, and Nova provides no data about"
-            f" the pool to this machine: {'; '.join(places)}"
-        )
+        raise errors.no_pool([*no_door, *places])
     return _of_nova(finder, pause, credentials, ())
 
 
@@ -105,8 +104,8 @@ def _of_nova(
         raise errors.RequestRejected(
             codes.UNAUTHORIZED,
             f"{reason}; Nova has no other token for this machine:"
-            f" {'; '.join(places)}. Revoked tokens are not replaced: use an"
-            " application credential, or a different instance",
+            f" {'; '.join(map(str, places))}. Revoked tokens are not replaced:"
+            " use an application credential, or a different instance",
         )
 
     return poolapi.PoolApi.of_instance(found, renew)

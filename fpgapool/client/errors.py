@@ -13,7 +13,10 @@ import copy
 import errno
 import sys
 import types
+from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import NamedTuple
 from typing import Self
 
 from fpgapool.vocabulary import codes
@@ -24,6 +27,11 @@ _PACKAGE = __name__.partition(".")[0]
 # Directions of data, as the client sees them.
 INPUT = "input"
 OUTPUT = "output"
+
+NO_POOL = (
+    "No pool found. Start one: fpgapool-allinone, or set FPGAPOOL_SOCKET,"
+    " FPGAPOOL_API_URL or OS_CLOUD"
+)
 
 # The process, or the machine, has no free file descriptor.
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
@@ -97,11 +105,39 @@ class Cancelled(FpgapoolError):
         super().__init__(codes.CANCELLED, message)
 
 
-class FrontDoorUnavailable(FpgapoolError):
-    """There is no front door, or it does not respond."""
+class Place(NamedTuple):
+    """A place that does not lead to a pool.
 
-    def __init__(self, message: str) -> None:
+    :ivar why: why it does not.
+    :ivar notable: whether something is there that should have led to one.
+    """
+
+    name: str
+    why: str
+    notable: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.why})"
+
+
+class FrontDoorUnavailable(FpgapoolError):
+    """There is no front door, or it does not respond.
+
+    :ivar places: where the library looked, if it found no pool at all.
+    """
+
+    def __init__(self, message: str, places: Iterable[Place] = ()) -> None:
         super().__init__(codes.FRONT_DOOR_UNAVAILABLE, message)
+        self.places = tuple(places)
+
+
+def no_pool(places: Sequence[Place]) -> FrontDoorUnavailable:
+    """Return the error for a machine on which nothing leads to a pool.
+
+    Its message names only notable places.
+    """
+    notable = [str(place) for place in places if place.notable]
+    return FrontDoorUnavailable(". ".join([NO_POOL, *notable]), places)
 
 
 class TooManyOpenFiles(FpgapoolError):

@@ -56,7 +56,7 @@ def default_path() -> str:
 
     :returns: the path in ``FPGAPOOL_SOCKET``, else the first conventional
         path with a socket that other users cannot have put there.
-    :raises errors.FrontDoorUnavailable: if there is none; the message says
+    :raises errors.FrontDoorUnavailable: if there is none; ``places`` says
         why each path was rejected.
     """
     named = os.environ.get(ENVIRONMENT_VARIABLE)
@@ -68,13 +68,10 @@ def default_path() -> str:
         if refusal is None:
             return path
         refusals.append(refusal)
-    raise errors.FrontDoorUnavailable(
-        f"no front door found ({'; '.join(refusals)}); "
-        f"set {ENVIRONMENT_VARIABLE} to the path of its socket"
-    )
+    raise errors.no_pool(refusals)
 
 
-def _refusal_of(path: str) -> str | None:
+def _refusal_of(path: str) -> errors.Place | None:
     """Return why a path must not be used; None if it may be.
 
     Programs send keys to the worker that the front door names, so another
@@ -86,16 +83,20 @@ def _refusal_of(path: str) -> str | None:
         found = os.lstat(directory)
         mode = os.stat(path).st_mode
     except OSError as exc:
-        return f"{path}: {exc.strerror}"
+        missing = isinstance(exc, FileNotFoundError)
+        return errors.Place(path, str(exc.strerror), not missing)
+    why = None
     if not stat.S_ISDIR(found.st_mode):
-        return f"{directory}: is a symbolic link or not a directory"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{directory}: is writable by its group or by all users"
+        why = "is a symbolic link or not a directory"
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        why = "is writable by its group or by all users"
     # The system's directory is safe: only root can create it.
-    if path != SYSTEM_PATH and found.st_uid not in (0, os.getuid()):
-        return f"{directory}: belongs to another user"
+    elif path != SYSTEM_PATH and found.st_uid not in (0, os.getuid()):
+        why = "belongs to another user"
+    if why is not None:
+        return errors.Place(directory, why, notable=True)
     if not stat.S_ISSOCK(mode):
-        return f"{path}: is not a socket"
+        return errors.Place(path, "is not a socket", notable=True)
     return None
 
 

@@ -135,8 +135,9 @@ class Group:
         self._check_params = checks.schema_check(
             access.profile.get("params_schema") or {}
         )
-        # The parameters checked last; most tasks use the same ones.
-        self._checked: bytes | None = None
+        # The parameters checked last, as given and as sent; most tasks use the
+        # same ones.
+        self._checked: tuple[bytes | None, bytes] = None, b""
         self._token = token
         try:
             token.attach(self)
@@ -368,9 +369,11 @@ class Group:
             )
         values = checks.params(params)
         encoded = checks.encoded(values) if values else b""
-        if encoded != self._checked:
+        checked = self._checked
+        if encoded != checked[0]:
             self._check_params(values)
-            self._checked = encoded
+            checked = encoded, checks.encoded(values) if values else b""
+            self._checked = checked
         used = blocks.checked_arguments(arguments) if arguments else {}
         if isinstance(data, blocks.Block):
             view, out = _buffer(data.source)
@@ -379,7 +382,7 @@ class Group:
             view, out = _buffer(data)
         return grouplink.GroupTask(
             records.TASK,
-            encoded,
+            checked[1],
             view,
             number,
             getattr(self._mine, "lock", None),
