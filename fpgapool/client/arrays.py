@@ -23,6 +23,7 @@ from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.client.doors import asking
+from fpgapool.client.sessions import blocks
 from fpgapool.client.sessions import software
 from fpgapool.client.transfers import transfer
 from fpgapool.common.channels import channel
@@ -60,7 +61,8 @@ def run_array(
     The array may be empty, and need not be contiguous. It must not change
     during the call. If you need a report, use :func:`run_buffer`.
 
-    :param array: the input; anything that ``numpy.asarray`` accepts.
+    :param array: the input; anything that ``numpy.asarray`` accepts, or a
+        :class:`fpgapool.client.Block` of an array.
     :param convert: whether to convert numbers of a different type, if the
         accelerator's type can represent all of them; floating-point numbers
         are rounded. If False, a different type is an error.
@@ -420,6 +422,8 @@ class Call:
 
 
 def _as_array(numpy: Any, data: Any) -> Array:
+    if isinstance(data, blocks.Block):
+        data = data.source
     if isinstance(data, numpy.ma.MaskedArray):
         raise errors.InvalidRequest(
             codes.INVALID_INPUT,

@@ -60,6 +60,7 @@ client: protocol accelerators common.channels version vocabulary # the
     # standard library is enough for it
 osc: common.arguments common.interrupts version vocabulary # speaks to the
     # API only, as a user does
+ml: client # estimators for programs
 spark: client vocabulary # what programs and their executors import
 yarn: vocabulary # labels of nodes; decides only
 sim: accelerators.base client core strategies vocabulary # a cloud with the
@@ -108,6 +109,7 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
     ),
     # What mypy and mypyc read; nothing imports it while it runs.
     "core": frozenset({"mypy_extensions", "numpy"}),
+    "ml": frozenset({"numpy", "scipy", "sklearn"}),
     "objects": frozenset(),
     "osc": frozenset("keystoneauth1 openstack osc_lib".split()),
     "protocol": frozenset(),
@@ -121,6 +123,7 @@ ONLY_IN = {
     "pyarrow": "fpgapool.spark",
     "pyopencl": "fpgapool.drivers.opencl",
     "pyspark": "fpgapool.spark",
+    "sklearn": "fpgapool.ml",
     "opentelemetry": (
         "fpgapool.common.monitoring.tracing",
         "fpgapool.cmd.running.tracing",

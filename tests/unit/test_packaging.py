@@ -334,6 +334,9 @@ NEEDED = {
     "fpgapool.cmd.allinone": "allinone",
     "fpgapool.cmd.sim": "sim",
     "fpgapool.cmd.yarn_labels": "",
+    "fpgapool.ml.kmeans": "ml",
+    "fpgapool.ml.logistic": "ml",
+    "fpgapool.ml.neighbors": "ml",
     "fpgapool.spark": "spark",
     "fpgapool.yarn.labels": "",
 }

@@ -28,6 +28,12 @@ CPU: dict[str, typing.Any] = {
 }
 
 
+def test_a_block_is_its_array() -> None:
+    block = client.Block(FRAMES)
+    found = client.run_array("fft", block, **CPU)
+    assert (found == client.run_array("fft", FRAMES, **CPU)).all()
+
+
 def _refusal(
     function: collections.abc.Callable[..., object],
     *arguments: object,
