@@ -20,6 +20,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
+    from fpgapool.client import aio as aio
     from fpgapool.client import arrays as arrays
     from fpgapool.client import errors as errors
     from fpgapool.client.arrays import run_array as run_array
@@ -97,6 +98,7 @@ _MODULES = {
     "acc_open": "sessions.opening",
     "acc_run": "sessions.opening",
     "accelerators": "listing",
+    "aio": "",
     "arrays": "",
     "errors": "",
     "group_open": "groups.group",

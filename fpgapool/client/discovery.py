@@ -11,6 +11,7 @@ from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import poolapi
+from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
 if typing.TYPE_CHECKING:
@@ -40,7 +41,9 @@ def find(
     try:
         return frontdoor.default_path()
     except errors.FrontDoorUnavailable as exc:
-        return _api(finder, pause, exc.message)
+        no_door = exc.message
+    # Nova, and what names a cloud, may have to be asked.
+    return waits.offload(lambda: _api(finder, pause, no_door))
 
 
 def find_groups(

@@ -13,7 +13,6 @@ import secrets
 import socket
 import stat
 import threading
-import time
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
@@ -153,7 +153,7 @@ class FrontDoor(doors.Door):
         self._check()
 
     def _pause(self, seconds: float) -> None:
-        self._unwanted.wait(seconds)
+        waits.for_event(self._unwanted, seconds)
         self._check()
 
     def _check(self) -> None:
@@ -399,7 +399,7 @@ class FrontDoor(doors.Door):
             except (errors.FpgapoolError, OSError):
                 return
             # Pause for a random time, because other clients also retry now.
-            time.sleep(pause_s * random.uniform(0.5, 1.0))
+            waits.pause(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
 
     def shutdown(self) -> None:

@@ -8,6 +8,7 @@ the API are imported when a program first names it.
 
 from __future__ import annotations
 
+import functools
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from typing import TypeVar
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
+from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
 if typing.TYPE_CHECKING:
@@ -155,7 +157,8 @@ class PoolApi:
         except errors.RequestRejected as exc:
             if exc.code != codes.UNAUTHORIZED or self._renew is None:
                 raise
-            other = self._renew(exc.message)
+            renew = functools.partial(self._renew, exc.message)
+            other = waits.offload(renew)
         return other._admitted(enter)
 
 

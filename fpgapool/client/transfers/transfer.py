@@ -33,6 +33,7 @@ from fpgapool.client.transfers import files
 from fpgapool.client.transfers import sinks
 from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
 Progress: typing.TypeAlias = Callable[[int, int], object]
@@ -44,6 +45,8 @@ _RESTART_CODES = codes.SLOT_LOST | {
     codes.INCOMPATIBLE_SLOT,
     codes.SESSION_LOST,
 }
+# How much data one of several tasks moves before it is another one's turn.
+_TURN_BYTES = 1024 * 1024
 # A repeated request needs a different name of at most 64 characters.
 _NAME_STEM = 60
 
@@ -161,10 +164,12 @@ class _Job:
         place = buffers.blank(0 if flow.shared else flow.chunk_bytes)
         feeder = self.source.feeder(flow, self.size_bytes, self.deadline_s)
         self.feeder = feeder
+        alone = waits.current() is not None
         with session.using():
-            feeder.start()
+            if not alone:
+                feeder.start()
             try:
-                self._receive(flow, place)
+                self._receive(flow, place, feeder.feed if alone else None)
             except waiting.Stopped:
                 feeder.check()
                 # Otherwise, the pool has ended the session.
@@ -212,9 +217,25 @@ class _Job:
             cpu_energy_j=session.cpu_energy_j,
         )
 
-    def _receive(self, flow: flows.Flow, place: memoryview) -> None:
-        reported_bytes = -1
+    def _receive(
+        self,
+        flow: flows.Flow,
+        place: memoryview,
+        feed: Callable[[], None] | None,
+    ) -> None:
+        """Receive all output.
+
+        :param feed: sends input that has room; None: another thread does.
+        """
+        reported_bytes, paused_bytes = -1, 0
         while not flow.ended:
+            if feed is not None:
+                feed()
+                moved_bytes = flow.acknowledged_bytes + flow.received_bytes
+                if moved_bytes - paused_bytes > _TURN_BYTES:
+                    # Other tasks run, even if there is always more data.
+                    waits.pause(0)
+                    paused_bytes = moved_bytes
             wanted = self.sink.place()
             output = flow.receive(
                 place if wanted is None else wanted, self.deadline_s

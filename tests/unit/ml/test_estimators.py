@@ -64,7 +64,11 @@ def test_checks_of_scikit_learn(estimator: sklearn.base.BaseEstimator) -> None:
         {"random_state": 0},
         {"random_state": 1, "init": "random", "n_init": 2},
         {"init": DIGITS[:10], "max_iter": 3},
-        {"init": lambda X, k, random_state: X[:k], "n_init": 1, "max_iter": 3},
+        {
+            "init": lambda X, k, random_state: X[np.arange(k) * 150],
+            "n_init": 1,
+            "max_iter": 3,
+        },
     ],
     ids=["spread", "random", "given", "function"],
 )
