@@ -330,7 +330,7 @@ class FrontDoor(doors.Door):
 
     def give_up(self, **members: object) -> None:
         deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
-        self._request_elsewhere("cancel", members, deadline_s, waits=False)
+        self._request_elsewhere("cancel", members, deadline_s, patient=False)
 
     def report_close(
         self, closed: doors.Closed, deadline_s: float | None
@@ -343,7 +343,7 @@ class FrontDoor(doors.Door):
             "close",
             closed,
             limit_s if deadline_s is None else min(limit_s, deadline_s),
-            waits=not confirmed,
+            patient=not confirmed,
         )
 
     def _send_unanswered(
@@ -371,11 +371,11 @@ class FrontDoor(doors.Door):
         members: Mapping[str, object],
         deadline_s: float,
         *,
-        waits: bool,
+        patient: bool,
     ) -> None:
         """Send a request on a separate connection; never raises.
 
-        :param waits: whether to wait for a front door that is unavailable.
+        :param patient: whether to wait for a front door that is unavailable.
         """
         pause_s = _FIRST_CANCEL_PAUSE_S
         while channel.remaining_s(deadline_s):
@@ -394,7 +394,7 @@ class FrontDoor(doors.Door):
                 # those of an earlier connection.
                 self.shutdown()
             except (errors.FrontDoorUnavailable, doors.ConnectionLost):
-                if not waits:
+                if not patient:
                     return
             except (errors.FpgapoolError, OSError):
                 return
