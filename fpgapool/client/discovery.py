@@ -8,6 +8,7 @@ import os
 import typing
 
 from fpgapool.client import errors
+from fpgapool.client import log
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import poolapi
@@ -39,7 +40,9 @@ def find(
     :raises errors.InvalidRequest: if a variable is invalid.
     """
     try:
-        return frontdoor.default_path()
+        path = frontdoor.default_path()
+        log.debug("The pool is at the front door %s", path)
+        return path
     except errors.FrontDoorUnavailable as exc:
         no_door = exc.message
     # Nova, and what names a cloud, may have to be asked.
@@ -74,6 +77,7 @@ def _api(
             f" {_CLOUD_VARIABLES[0]} is set, and Nova provides no data about"
             f" the pool to this machine: {'; '.join(places)}"
         )
+    log.debug("The pool is at the API that Nova names")
     return _of_nova(finder, pause, credentials, ())
 
 
@@ -83,11 +87,14 @@ def _named_api() -> poolapi.PoolApi | None:
 
     credentials = instance.from_environment(os.environ)
     if credentials is not None:
+        log.debug("The pool is at the API that the token's variables name")
         return poolapi.PoolApi.of_instance(credentials)
     url = os.environ.get(instance.API_URL)
     if url:
+        log.debug("The pool is at the API that %s names", instance.API_URL)
         return poolapi.PoolApi.at(url)
     if any(os.environ.get(name) for name in _CLOUD_VARIABLES):
+        log.debug("The pool is at the API of the cloud in variables OS_...")
         return poolapi.PoolApi.from_cloud()
     return None
 

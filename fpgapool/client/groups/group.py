@@ -23,6 +23,7 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
+from fpgapool.client import log
 from fpgapool.client.doors import asking
 from fpgapool.client.doors import groupdoor
 from fpgapool.client.doors import poolapi
@@ -98,7 +99,9 @@ def group_open(
         access = found.attach(name, accelerator, deadline_s)
         access = dataclasses.replace(access, application=application)
         absence = waiting.Absence(away_timeout_s, on_away)
-        return Group(found, access, window_tasks, token, absence)
+        group = Group(found, access, window_tasks, token, absence)
+        log.info("Group %s opened as client %s", name, group.client_id)
+        return group
     except BaseException:
         cancelling.release(token)
         raise
@@ -337,6 +340,7 @@ class Group:
             self._token.detach(self)
             cancelling.release(self._token)
             self._door.detach(self._access)
+            log.info("Group %s closed", self.group_id)
 
     def shutdown(self) -> None:
         """End all tasks with ``CANCELLED``; called by the token.

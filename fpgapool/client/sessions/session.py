@@ -16,6 +16,7 @@ from typing import Self
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
+from fpgapool.client import log
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import blocks
@@ -310,6 +311,7 @@ class Session(described.Described):
             self.flow.stop()
         self.flow.report_close(deadline_s)
         self._end()
+        log.info("Session %s closed", self._name)
 
     def abort(self) -> None:
         """Release the slot at once, whatever its state; never raises."""
@@ -319,6 +321,12 @@ class Session(described.Described):
         self.flow.stop()
         self.flow.abandon()
         self._end()
+        reason = self._failure.code if self._failure else codes.CANCELLED
+        log.info("Session %s aborted: %s", self._name, reason)
+
+    @property
+    def _name(self) -> str | None:
+        return self.session_id or self.request_id
 
     def _keep_output(self) -> None:
         """Keep the last output when the worker clears its buffers."""
