@@ -340,7 +340,7 @@ async def run_buffer(
     data: transfer.Buffer,
     *,
     into: bytearray | memoryview | None = None,
-    progress: transfer.Progress | None = None,
+    progress: transfer.Progress | bool | None = None,
     timeout_s: float | None = None,
     **options: Unpack[session_options.Options],
 ) -> tuple[bytearray | memoryview, transfer.RunReport]:

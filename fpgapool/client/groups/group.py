@@ -24,6 +24,7 @@ from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
 from fpgapool.client import log
+from fpgapool.client import shown
 from fpgapool.client.doors import asking
 from fpgapool.client.doors import groupdoor
 from fpgapool.client.doors import poolapi
@@ -107,7 +108,7 @@ def group_open(
         raise
 
 
-class Group:
+class Group(shown.Shown):
     """An open group, returned by :func:`group_open`.
 
     It is a context manager: leaving it closes the group. Any number of threads
@@ -152,6 +153,14 @@ class Group:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(timeout_s=CLOSE_TIMEOUT_S if kind is None else 0.0)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "group_id": self.group_id,
+            "client_id": self.client_id,
+            "accelerator": self.profile.get("name"),
+            "members": self.members,
+        }
 
     @property
     def group_id(self) -> str:

@@ -557,9 +557,14 @@ class SlotSeeker:
         if not self._is_of_the_lost_slot(view):
             self._end_outage()
             if view.state == states.QUEUED and (
-                known is None or known.reason != view.reason
+                known is None or known.pending_reasons != view.pending_reasons
             ):
-                log.info("Session %s waits: %s", view.session_id, view.reason)
+                reasons = ", ".join(view.pending_reasons) or view.reason
+                log.info(
+                    "Session %s waits: %s",
+                    view.session_id,
+                    reasons or "for its turn",
+                )
             if self._on_state is not None:
                 self._on_state(view)
         return view

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 import types
+from collections.abc import Mapping
 from typing import Self
 
 from fpgapool.client import cancel as cancelling
@@ -88,6 +89,19 @@ class Session(described.Described):
         else:
             self._place = memoryview(b"")
             self._pout = flow.shared.output(0)[: flow.chunk_bytes]
+
+    def _facts(self) -> Mapping[str, object]:
+        state = "closed" if self._closed else self.view.state
+        return {
+            "session_id": self.session_id or None,
+            "state": self._failure.code if self._failure else state,
+            "host": self.host_name,
+            "device": self.device,
+            "slot": self.slot,
+            "transport": self.transport,
+            "fallback_reason": self.fallback_reason,
+            "request_id": self.request_id,
+        }
 
     @property
     def closed(self) -> bool:
