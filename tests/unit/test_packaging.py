@@ -321,6 +321,7 @@ NEEDED = {
     "fpgapool.drivers.emulator": "emulator",
     "fpgapool.drivers.opencl.runner": "opencl",
     "fpgapool.accelerators.aes": "emulator",
+    "fpgapool.accelerators.align": "emulator",
     "fpgapool.accelerators.copy": "emulator",
     "fpgapool.accelerators.dtw": "emulator",
     "fpgapool.accelerators.ec": "emulator",
