@@ -197,7 +197,7 @@ class Feeder(threading.Thread):
 
     def stop(self) -> None:
         """Wait briefly for the thread; its source may never have more data."""
-        if self.ident is not None:
+        if self.is_alive():
             self.join(_JOIN_S)
 
 

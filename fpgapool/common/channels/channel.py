@@ -219,22 +219,28 @@ class Channel(abc.ABC):
         """
         (self._other or self).sock.shutdown(socket.SHUT_WR)
 
-    def _recv_raw(
+    def _recv(
         self, buffer: memoryview, flags: int, deadline_s: float | None
     ) -> int:
+        """Receive available bytes; wait until there are some."""
         if deadline_s is not None and waits.current() is None:
             wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
         while True:
             try:
-                received_bytes = self.sock.recv_into(buffer, 0, flags)
+                return self._recv_raw(buffer, flags)
             except BlockingIOError:
                 wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
-                continue
-            except OSError as exc:
-                raise ChannelClosed(f"receiving failed: {exc}") from exc
-            if received_bytes == 0:
-                raise ChannelEnded("the peer closed the connection")
-            return received_bytes
+
+    def _recv_raw(self, buffer: memoryview, flags: int) -> int:
+        try:
+            received_bytes = self.sock.recv_into(buffer, 0, flags)
+        except BlockingIOError:
+            raise
+        except OSError as exc:
+            raise ChannelClosed(f"receiving failed: {exc}") from exc
+        if received_bytes == 0:
+            raise ChannelEnded("the peer closed the connection")
+        return received_bytes
 
     def _send_raw(self, part: memoryview, deadline_s: float | None) -> None:
         flags = 0 if deadline_s is None else socket.MSG_DONTWAIT
@@ -291,9 +297,7 @@ class PlainChannel(Channel):
     def recv_some_into(
         self, buffer: memoryview, deadline_s: float | None = None
     ) -> int:
-        return self._take_ahead(buffer) or self._recv_raw(
-            buffer, 0, deadline_s
-        )
+        return self._take_ahead(buffer) or self._recv(buffer, 0, deadline_s)
 
     def recv_exact_into(
         self, buffer: memoryview, deadline_s: float | None = None
@@ -302,7 +306,7 @@ class PlainChannel(Channel):
         # The kernel fills the whole buffer, up to 4 MiB, in one system call.
         flags = socket.MSG_WAITALL if deadline_s is None else 0
         while received_bytes < len(buffer):
-            received_bytes += self._recv_raw(
+            received_bytes += self._recv(
                 buffer[received_bytes:], flags, deadline_s
             )
 
@@ -321,7 +325,7 @@ class PlainChannel(Channel):
             if not self._store:
                 self._store = memoryview(bytearray(_AHEAD_BYTES))
             place = self._store[self._end :] if self._end else self._store
-            self._end += self._recv_raw(place, 0, deadline_s)
+            self._end += self._recv(place, 0, deadline_s)
         self._take_ahead(buffer)
 
     def _take_ahead(self, buffer: memoryview) -> int:

@@ -162,7 +162,7 @@ class TlsChannel(channel.Channel):
         return filled_bytes
 
     def _receive(self, deadline_s: float | None) -> None:
-        received_bytes = self._recv_raw(self._received, 0, deadline_s)
+        received_bytes = self._recv(self._received, 0, deadline_s)
         with self._tls_lock:
             self._incoming.write(self._received[:received_bytes])
 
