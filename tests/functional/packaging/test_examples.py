@@ -180,7 +180,7 @@ def test_programs_of_the_documentation_run(
     ), done.stderr
     done = run("use_estimators.py")
     clusters, read = done.stdout.splitlines()
-    assert clusters.startswith("1165185."), done.stderr
+    assert clusters.startswith("1171289.22"), done.stderr
     assert float(read) > 0.95
     wrong = run("use_errors.py")
     assert wrong.returncode == 1

@@ -20,6 +20,7 @@ from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import waiting
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from tests.harness import listener as listeners
@@ -284,7 +285,7 @@ def test_a_confirmed_close_does_not_wait_for_an_agent(
     with listeners.listening(str(tmp_path / "door")) as listener:
         door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
         listener.accept().close()
-    monkeypatch.delattr(frontdoor.time, "sleep")
+    monkeypatch.delattr(waits, "pause")
     door.report_close(
         closed(confirmed=True), channel.deadline_after(TIMEOUT_S)
     )
