@@ -20,7 +20,6 @@ from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import waiting
 from fpgapool.common.channels import channel
-from fpgapool.common.channels import waits
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from tests.harness import listener as listeners
@@ -285,7 +284,7 @@ def test_a_confirmed_close_does_not_wait_for_an_agent(
     with listeners.listening(str(tmp_path / "door")) as listener:
         door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
         listener.accept().close()
-    monkeypatch.delattr(waits, "pause")
+    monkeypatch.delattr(frontdoor.waits, "pause")
     door.report_close(
         closed(confirmed=True), channel.deadline_after(TIMEOUT_S)
     )
