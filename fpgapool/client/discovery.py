@@ -9,9 +9,11 @@ import typing
 from collections.abc import Sequence
 
 from fpgapool.client import errors
+from fpgapool.client import log
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import poolapi
+from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
 if typing.TYPE_CHECKING:
@@ -39,9 +41,13 @@ def find(
     :raises errors.InvalidRequest: if a variable is invalid.
     """
     try:
-        return frontdoor.default_path()
+        path = frontdoor.default_path()
+        log.debug("The pool is at the front door %s", path)
+        return path
     except errors.FrontDoorUnavailable as exc:
-        return _api(finder, pause, exc.places)
+        no_door = exc.places
+    # Nova, and what names a cloud, may have to be asked.
+    return waits.offload(lambda: _api(finder, pause, no_door))
 
 
 def find_groups(
@@ -70,6 +76,7 @@ def _api(
     credentials, places = finder.find(pause=pause)
     if credentials is None:
         raise errors.no_pool([*no_door, *places])
+    log.debug("The pool is at the API that Nova names")
     return _of_nova(finder, pause, credentials, ())
 
 
@@ -79,11 +86,14 @@ def _named_api() -> poolapi.PoolApi | None:
 
     credentials = instance.from_environment(os.environ)
     if credentials is not None:
+        log.debug("The pool is at the API that the token's variables name")
         return poolapi.PoolApi.of_instance(credentials)
     url = os.environ.get(instance.API_URL)
     if url:
+        log.debug("The pool is at the API that %s names", instance.API_URL)
         return poolapi.PoolApi.at(url)
     if any(os.environ.get(name) for name in _CLOUD_VARIABLES):
+        log.debug("The pool is at the API of the cloud in variables OS_...")
         return poolapi.PoolApi.from_cloud()
     return None
 

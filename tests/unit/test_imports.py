@@ -60,6 +60,7 @@ client: protocol accelerators common.channels version vocabulary # the
     # standard library is enough for it
 osc: common.arguments common.interrupts version vocabulary # speaks to the
     # API only, as a user does
+ml: client # estimators for programs
 spark: client vocabulary # what programs and their executors import
 yarn: vocabulary # labels of nodes; decides only
 sim: accelerators.base client core strategies vocabulary # a cloud with the
@@ -101,13 +102,15 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
     "accelerators": frozenset(
         "cryptography dtaidistance jsonschema numpy pyeclib scipy yaml".split()
     ),
-    # NumPy only by programs with arrays, the last two only by those that go
-    # through the API.
+    # NumPy only by programs with arrays, greenlet only by those with asyncio,
+    # the last two only by those that go through the API.
     "client": frozenset(
-        "cryptography jsonschema numpy keystoneauth1 openstack".split()
+        "cryptography greenlet jsonschema numpy tqdm"
+        " keystoneauth1 openstack".split()
     ),
     # What mypy and mypyc read; nothing imports it while it runs.
     "core": frozenset({"mypy_extensions", "numpy"}),
+    "ml": frozenset({"numpy", "scipy", "sklearn"}),
     "objects": frozenset(),
     "osc": frozenset("keystoneauth1 openstack osc_lib".split()),
     "protocol": frozenset(),
@@ -116,11 +119,14 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
     "version": frozenset(),
     "vocabulary": frozenset(),
 }
+FOR_ASYNCIO = "fpgapool.client.aio"
 #: What only one package imports.
 ONLY_IN = {
     "pyarrow": "fpgapool.spark",
     "pyopencl": "fpgapool.drivers.opencl",
     "pyspark": "fpgapool.spark",
+    "greenlet": FOR_ASYNCIO,
+    "sklearn": "fpgapool.ml",
     "opentelemetry": (
         "fpgapool.common.monitoring.tracing",
         "fpgapool.cmd.running.tracing",
@@ -131,7 +137,7 @@ NOVA_SIDE = frozenset({"keystoneauth1", "nova"})
 TEMPEST_SIDE = frozenset({"keystoneauth1", "oslo_config", "tempest"})
 #: What stands beside the product, and is not installed.
 BESIDE = frozenset({"demo", "reproduction", "tests"})
-#: Concurrency in this project is threads.
+#: Concurrency in this project is threads, but for programs that use asyncio.
 BANNED = frozenset({"asyncio", "eventlet"})
 
 
@@ -215,7 +221,7 @@ def _problem(item: imports.Import) -> str | None:
     root = item.target.split(".")[0]
     if root in BESIDE:
         return "that is not a part of the product"
-    if root in BANNED:
+    if root in BANNED and item.importer != FOR_ASYNCIO:
         return "concurrency is threads"
     if item.importer.split(".")[0] == "fpgapool_nova_filters":
         return _problem_in_nova_filters(item)

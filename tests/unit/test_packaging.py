@@ -323,6 +323,7 @@ NEEDED = {
     "fpgapool.drivers.emulator": "emulator",
     "fpgapool.drivers.opencl.runner": "opencl",
     "fpgapool.accelerators.aes": "emulator",
+    "fpgapool.accelerators.align": "emulator",
     "fpgapool.accelerators.copy": "emulator",
     "fpgapool.accelerators.dtw": "emulator",
     "fpgapool.accelerators.ec": "emulator",
@@ -336,6 +337,9 @@ NEEDED = {
     "fpgapool.cmd.allinone": "allinone",
     "fpgapool.cmd.sim": "sim",
     "fpgapool.cmd.yarn_labels": "",
+    "fpgapool.ml.kmeans": "ml",
+    "fpgapool.ml.logistic": "ml",
+    "fpgapool.ml.neighbors": "ml",
     "fpgapool.spark": "spark",
     "fpgapool.yarn.labels": "",
 }

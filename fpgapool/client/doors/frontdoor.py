@@ -13,7 +13,6 @@ import secrets
 import socket
 import stat
 import threading
-import time
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
@@ -154,7 +154,7 @@ class FrontDoor(doors.Door):
         self._check()
 
     def _pause(self, seconds: float) -> None:
-        self._unwanted.wait(seconds)
+        waits.for_event(self._unwanted, seconds)
         self._check()
 
     def _check(self) -> None:
@@ -331,7 +331,7 @@ class FrontDoor(doors.Door):
 
     def give_up(self, **members: object) -> None:
         deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
-        self._request_elsewhere("cancel", members, deadline_s, waits=False)
+        self._request_elsewhere("cancel", members, deadline_s, patient=False)
 
     def report_close(
         self, closed: doors.Closed, deadline_s: float | None
@@ -344,7 +344,7 @@ class FrontDoor(doors.Door):
             "close",
             closed,
             limit_s if deadline_s is None else min(limit_s, deadline_s),
-            waits=not confirmed,
+            patient=not confirmed,
         )
 
     def _send_unanswered(
@@ -372,11 +372,11 @@ class FrontDoor(doors.Door):
         members: Mapping[str, object],
         deadline_s: float,
         *,
-        waits: bool,
+        patient: bool,
     ) -> None:
         """Send a request on a separate connection; never raises.
 
-        :param waits: whether to wait for a front door that is unavailable.
+        :param patient: whether to wait for a front door that is unavailable.
         """
         pause_s = _FIRST_CANCEL_PAUSE_S
         while channel.remaining_s(deadline_s):
@@ -395,12 +395,12 @@ class FrontDoor(doors.Door):
                 # those of an earlier connection.
                 self.shutdown()
             except (errors.FrontDoorUnavailable, doors.ConnectionLost):
-                if not waits:
+                if not patient:
                     return
             except (errors.FpgapoolError, OSError):
                 return
             # Pause for a random time, because other clients also retry now.
-            time.sleep(pause_s * random.uniform(0.5, 1.0))
+            waits.pause(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
 
     def shutdown(self) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
+from fpgapool.client import log
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
@@ -143,6 +144,7 @@ class Absence:
 
     def announce(self, what: str, gives_up_s: float | None) -> None:
         """Notify the program of what does not respond, and when to give up."""
+        log.info("Waiting: %s does not respond", what)
         if self._on_away is not None:
             self._on_away(what, channel.remaining_s(gives_up_s))
 
@@ -554,6 +556,15 @@ class SlotSeeker:
             raise Ended(view)
         if not self._is_of_the_lost_slot(view):
             self._end_outage()
+            if view.state == states.QUEUED and (
+                known is None or known.pending_reasons != view.pending_reasons
+            ):
+                reasons = ", ".join(view.pending_reasons) or view.reason
+                log.info(
+                    "Session %s waits: %s",
+                    view.session_id,
+                    reasons or "for its turn",
+                )
             if self._on_state is not None:
                 self._on_state(view)
         return view

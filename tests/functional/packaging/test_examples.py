@@ -177,6 +177,14 @@ def test_programs_of_the_documentation_run(
     done = run("use_arrays.py")
     peaks = "8 " * 10
     assert done.stdout == f"complex64 (10, 1024) 8\nTrue\n{peaks}", done.stderr
+    done = run("use_alignments.py")
+    assert done.stdout == (
+        "42 5M1D6M 0 11\nMKTAY-IAKQRQ\nMKTAYWIAKQRQ\n9 3M1I7M\n"
+    ), done.stderr
+    done = run("use_estimators.py")
+    clusters, read = done.stdout.splitlines()
+    assert clusters.startswith("1171289.22"), done.stderr
+    assert float(read) > 0.95
     wrong = run("use_errors.py")
     assert wrong.returncode == 1
     assert "this will never do: INVALID_PARAMS" in wrong.stderr
