@@ -212,6 +212,9 @@ class AssignRequest(base.Payload):
     :param request_id: ID of the session's request; empty for a group. This
         member and the next are only for logs and traces.
     :param carrier: see :mod:`fpgapool.vocabulary.carriers`; not checked.
+    :param after_generation: the assignment that must end first; 0: the slot
+        is free. If it does not end soon, the agent gives the order back: it
+        reports the order's generation as seen, and the holder as it was.
     """
 
     VERSION = "1.1"
@@ -241,6 +244,7 @@ class AssignRequest(base.Payload):
     offer: Offer | None = None
     request_id: str = base.added(1, "")
     carrier: dict[str, Any] | None = base.added(1, None)
+    after_generation: int = base.added(1, 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

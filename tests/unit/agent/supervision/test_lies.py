@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from unittest import mock
 
@@ -431,6 +432,49 @@ def test_the_next_agent_knows_what_was_assigned(site, tmp_path):
     heir.worker_end.close()
 
 
+@pytest.mark.parametrize(
+    ("generation", "changes", "is_killed", "is_told"),
+    [
+        (7, {}, False, True),
+        (7, {"session_id": "session-6"}, True, False),
+        # As after a file that was damaged.
+        (8, {}, False, False),
+        (8, {"session_id": "session-7"}, True, False),
+        # Nobody waits to hear of it.
+        (6, {}, False, False),
+        (9, {}, True, False),
+    ],
+)
+def test_the_result_before_the_last_is_of_the_assignment_before(
+    site, tmp_path, generation, changes, is_killed, is_told
+):
+    site.assign(7)
+    # The second one is a repetition.
+    for _ in range(2):
+        site.assign(8)
+    heir = inherited(tmp_path, site.child.pid)
+    told = result(generation, **changes)
+    heir.say(**status(8), previous_result=told)
+    assert heir.is_killed is is_killed
+    reported = heir.table.slot(KEY).previous_result
+    assert (reported is not None) is is_told
+    heir.worker_end.close()
+
+
+def test_a_record_of_an_older_agent_names_no_assignment_before(site, tmp_path):
+    site.assign(7)
+    site.assign(8)
+    record = site.own / "assigned"
+    members = json.loads(record.read_text())
+    del members["previous_generation"], members["previous_session_id"]
+    record.write_text(json.dumps(members))
+    heir = inherited(tmp_path, site.child.pid)
+    heir.say(**status(8), previous_result=result(7))
+    assert not heir.is_killed
+    assert heir.table.slot(KEY).previous_result is None
+    heir.worker_end.close()
+
+
 def test_a_worker_of_an_older_agent_is_believed_once(site):
     (site.own / "assigned").unlink()
     site.child.assigned = None
@@ -479,7 +523,9 @@ def test_a_damaged_record_is_none(tmp_path, text):
 def test_a_record_replaces_a_longer_one(tmp_path):
     path = str(tmp_path / "assigned")
     for one in (
-        assigned.Assigned(2**62, "s" * 64, "\x7f" * 255, True),
+        assigned.Assigned(
+            2**62, "s" * 64, "\x7f" * 255, True, 2**62, "s" * 64
+        ),
         assigned.Assigned(),
     ):
         one.save(path, "1 2")
