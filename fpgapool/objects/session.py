@@ -171,17 +171,22 @@ class SessionResult(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Offer(base.Payload):
-    """Where the client of an idle slot's next session can connect immediately.
+    """Where the client of a slot's next session can connect immediately.
 
     :param certificate_sha256: hash of the worker's certificate; None without
         TLS.
     :param project_id: the only project that the worker may serve; None if it
         has not served any project yet.
+    :param keeps_order: whether the agent keeps the session's order until the
+        slot's holder has left.
     """
+
+    VERSION = "1.1"
 
     endpoints: tuple[Endpoint, ...]
     certificate_sha256: str | None = None
     project_id: str | None = None
+    keeps_order: bool = base.added(1, False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -637,6 +637,7 @@ class Slot:
             endpoints=address(status.data_port),
             certificate_sha256=status.certificate_sha256,
             project_id=status.last_project_id,
+            keeps_order=True,
         )
 
     def is_expected(

@@ -16,6 +16,7 @@ HASH = "ab" * 32
 OFFER = objects.Offer(
     endpoints=(objects.Endpoint("data", "127.0.0.1", 4007),),
     certificate_sha256="cd" * 32,
+    keeps_order=True,
 )
 
 

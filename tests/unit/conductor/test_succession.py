@@ -2,6 +2,7 @@
 
 """Sessions that have a slot before its holder has left."""
 
+import dataclasses
 import random
 
 import pytest
@@ -178,7 +179,17 @@ def test_an_order_that_was_lost_comes_again(pool):
     assert agent.slots[0].session_id == pool.view(second).session_id
 
 
-def test_an_agent_that_does_not_know_successors_is_told_to_refuse(pool):
+def test_an_older_agent_gets_no_order_for_later():
+    """It would refuse it, and the session wait for the repetition."""
+    offer = dataclasses.replace(OFFER, keeps_order=False)
+    pool = test_offers.make_pool(offer)
+    two(pool)
+    assert pool.state.waiting_count == 1
+    pool.end(states.CLOSED, codes.OK)
+    assert len(pool.sent(effects.AssignSlot)) == 1
+
+
+def test_an_agent_that_has_lost_the_order_is_told_to_refuse_it(pool):
     first, second = two(pool)
     pool.agents["a"].next.clear()
     for _ in range(3):

@@ -45,10 +45,6 @@ _WHY = {
     " waiting",
 }
 
-# Time after which an agent that does not know of successors is ordered to
-# refuse one; others give it back sooner.
-_SUCCESSOR_S = 3.0
-
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Serving(parts.Room):
@@ -113,8 +109,11 @@ class Serving(parts.Room):
         ):
             return False
         bitstream = self._bitstream(session.accelerator, order.slot_id)
-        return bitstream == holder.bitstream and bool(
-            _offer_for(session, holder.slot)
+        offer = _offer_for(session, holder.slot)
+        return (
+            bitstream == holder.bitstream
+            and offer is not None
+            and offer.keeps_order
         )
 
     def _begin_session(
@@ -519,12 +518,10 @@ class Serving(parts.Room):
         )
 
     def take_back(self, successor: holds.Hold) -> None:
-        """Repeat the release of a successor, or release it if its agent does
-        not give it back by itself.
+        """Repeat the release of a successor, or release it if its agent has
+        not given it back by itself: the order is lost.
         """
-        waits_s = self._clock.now - successor.ordered_at
-        is_due = successor.revoked or waits_s > _SUCCESSOR_S
-        if is_due and self._may_repeat(successor):
+        if self._may_repeat(successor):
             reason = successor.revoked or codes.SUPERSEDED
             self._outbox.send(agent_orders.release(successor, reason))
 
