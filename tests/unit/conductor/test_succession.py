@@ -189,14 +189,31 @@ def test_an_older_agent_gets_no_order_for_later():
     assert len(pool.sent(effects.AssignSlot)) == 1
 
 
-def test_an_agent_that_has_lost_the_order_is_told_to_refuse_it(pool):
+def test_an_agent_that_has_lost_the_order_gets_it_again(pool):
     first, second = two(pool)
-    pool.agents["a"].next.clear()
-    for _ in range(3):
-        pool.tick(2.0)
-        pool.report("a")
-        pool.deliver_all()
+    agent = pool.agents["a"]
+    agent.next.clear()
+    pool.tick(pool.settings.resend_interval_s)
+    pool.report("a")
+    pool.deliver_all()
+    assert agent.next[0].session_id == pool.view(second).session_id
+    agent.give_back(0)
+    pool.report("a")
     assert state_of(pool, first, second) == [states.READY, states.QUEUED]
+
+
+def test_a_report_that_is_late_takes_nothing_from_a_successor(pool):
+    first, second = two(pool)
+    agent = pool.agents["a"]
+    late = agent.report()
+    agent.end(0, states.CLOSED, codes.OK, pool.now)
+    agent.prepared(0)
+    pool.tick(60.0)
+    pool.feed(late)
+    pool.deliver_all()
+    pool.report("a")
+    assert state_of(pool, first, second) == [states.CLOSED, states.READY]
+    assert agent.slots[0].session_id == pool.view(second).session_id
 
 
 def test_all_wait_again_if_the_host_is_lost():

@@ -197,7 +197,9 @@ class Reports(parts.Room):
             if line.seen_generation >= successor.generation:
                 self._serving.give_back(successor)
             else:
-                self._serving.take_back(successor)
+                # An agent that has lost the order takes it again, and one
+                # that has carried it out already ignores it.
+                self._serving.order_again(successor)
         return self._holds.get(hold.slot.id)
 
     def _check_missing(

@@ -517,14 +517,6 @@ class Serving(parts.Room):
             else agent_orders.assign(hold, self._settings)
         )
 
-    def take_back(self, successor: holds.Hold) -> None:
-        """Repeat the release of a successor, or release it if its agent has
-        not given it back by itself: the order is lost.
-        """
-        if self._may_repeat(successor):
-            reason = successor.revoked or codes.SUPERSEDED
-            self._outbox.send(agent_orders.release(successor, reason))
-
     def ask_secret(self, hold: sessions.SessionHold) -> None:
         """Order the agent to issue a new secret."""
         if self._may_repeat(hold):
