@@ -62,7 +62,8 @@ class SessionView(base.Payload):
     fields, it contains the session's slot and the data for connecting to it.
 
     :param secret: the secret in hexadecimal; empty except in a READY view for
-        the front door that opened the session.
+        the front door that opened the session, and in a PREPARING one if the
+        slot's holder has to leave first.
     :param secret_sha256: in such a view, hash of the secret that the slot
         expects, if the front door has the secret and the pool does not; empty:
         ``secret`` applies.
