@@ -493,7 +493,7 @@ class SlotSeeker:
             pause_s = _FIRST_BACKOFF_S
             while (
                 view is not None
-                and view.state == states.READY
+                and (view.state == states.READY or _is_next(view))
                 and view.generation > self._lost_generation
             ):
                 dialer = connections.Dialer(
@@ -647,6 +647,15 @@ def earliest(*deadlines_s: float | None) -> float | None:
         if one is not None and (found is None or one < found):
             found = one
     return found
+
+
+def _is_next(view: views.SessionView) -> bool:
+    """Whether its slot's holder is about to leave: the worker then lets the
+    client wait until it has.
+    """
+    return bool(
+        view.state == states.PREPARING and view.endpoints and view.secret
+    )
 
 
 def _refused(exc: connections.WorkerError) -> errors.FpgapoolError:

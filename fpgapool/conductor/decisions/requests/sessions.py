@@ -461,15 +461,19 @@ class Session:
         :param with_secret: whether the view is for the session's front door.
         """
         ready = self.state == states.READY
-        told = ready and with_secret
+        # A successor's client connects before the slot's holder has left.
+        is_next = self.hold is not None and self.hold.former is not None
+        told = (ready or is_next) and with_secret
         return objects.SessionView.of(
             self,
             host_uuid=self.host_uuid,
             **(self.place._asdict() if self.place else {}),
-            endpoints=self.endpoints if ready else (),
+            endpoints=self.endpoints if ready or told else (),
             secret=self.secret if told else "",
             secret_sha256=self.secret_sha256 if told else "",
-            certificate_sha256=self.certificate_sha256 if ready else None,
+            certificate_sha256=(
+                self.certificate_sha256 if ready or told else None
+            ),
             **others,
         )
 

@@ -233,7 +233,7 @@ class Questions:
     def _served(self) -> Iterator[sessions.Session]:
         return (
             hold.session
-            for hold in self.pool.holds.values()
+            for hold in self.pool.holds.with_successors()
             if isinstance(hold, sessions.SessionHold) and hold.wanted
         )
 
