@@ -170,7 +170,8 @@ def hosts(request: Any, place: paging.Place, **query: Any) -> paging.Page:
 
 @_explained
 def devices(request: Any, place: paging.Place, **query: Any) -> paging.Page:
-    """Return a page of the FPGA boards."""
+    """Return a page of the FPGA boards, host by host."""
+    query["sort_key"] = "host_name"
     return paging.page(_proxy(request).devices, place, **query)
 
 

@@ -14,7 +14,6 @@ from horizon import exceptions
 from horizon import forms
 from horizon import messages
 from horizon import tables
-from horizon.utils import filters
 
 from fpgapool.vocabulary import states
 from fpgapool_dashboard.content import lists
@@ -195,5 +194,5 @@ class HardwareTable(tables.DataTable):
     deadline = tables.Column(
         "drain_deadline_at",
         verbose_name=_("Drain Deadline"),
-        filters=(filters.parse_isotime,),
+        filters=(lists.moment,),
     )

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 from horizon import exceptions
 from horizon import tables
+from horizon.utils import filters
 from openstack_dashboard.utils import settings as setting_utils
 
 from fpgapool_dashboard import errors
@@ -72,6 +74,11 @@ def filter_action(*choices: tuple[str, Any]) -> type[tables.FilterAction]:
         filter_choices = tuple((*choice, True) for choice in choices)
 
     return Filter
+
+
+def moment(text: str | None) -> datetime.datetime | None:
+    """Return a time of the API; None if there is none."""
+    return filters.parse_isotime(text) or None
 
 
 def place_text(host: Any, device: Any, slot: Any) -> Any:

@@ -28,6 +28,7 @@ _APART = (
     ("spark", "spark-venv", ".venv-spark/bin/python"),
     ("deploy", "deploy-venv", ".venv-deploy/bin/python"),
     ("tempest", "tempest-venv", ""),
+    ("horizon", "horizon-venv", ""),
     ("upgrade", "old-release", ""),
 )
 

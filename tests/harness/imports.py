@@ -7,7 +7,10 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
-PACKAGES = ("fpgapool", "fpgapool_nova_filters", "fpgapool_tempest_plugin")
+PACKAGES = (
+    *("fpgapool", "fpgapool_dashboard", "fpgapool_nova_filters"),
+    "fpgapool_tempest_plugin",
+)
 
 
 @dataclasses.dataclass(frozen=True)

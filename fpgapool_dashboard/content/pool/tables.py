@@ -55,6 +55,13 @@ def _amount(resource: str, value: int) -> Any:
     return value
 
 
+def _in_use(row: Any) -> Any:
+    # Sessions do not use up a priority.
+    if row.id == "max_priority":
+        return None
+    return _amount(row.id, row.in_use)
+
+
 def _limit(row: Any) -> Any:
     if row.limit is None:
         return None
@@ -86,7 +93,7 @@ class AcceleratorsTable(_Slots):
         filters=(_rate,),
     )
     stateless = tables.Column(
-        _about("stateless"),
+        _about("is_stateless"),
         verbose_name=_("Stateless"),
         filters=(defaultfilters.yesno, defaultfilters.capfirst),
     )
@@ -113,9 +120,7 @@ class LimitsTable(tables.DataTable):
     resource = tables.Column(
         lambda row: RESOURCES.get(row.id, row.id), verbose_name=_("Resource")
     )
-    in_use = tables.Column(
-        lambda row: _amount(row.id, row.in_use), verbose_name=_("In Use")
-    )
+    in_use = tables.Column(_in_use, verbose_name=_("In Use"))
     limit = tables.Column(_limit, verbose_name=_("Limit"))
     source = tables.Column(
         "source", verbose_name=_("Set by"), display_choices=_SOURCES

@@ -12,7 +12,6 @@ from django.utils.translation import ngettext_lazy
 from django.utils.translation import pgettext_lazy
 from horizon import tables
 from horizon.tables import actions
-from horizon.utils import filters
 
 from fpgapool.vocabulary import states
 from fpgapool_dashboard import api
@@ -34,7 +33,9 @@ STATES = (
     (states.EXPIRED, pgettext_lazy("State of a session", "Expired")),
     (states.LOST, pgettext_lazy("State of a session", "Lost")),
 )
-_FAILURES = (states.REJECTED, states.FAILED, states.EXPIRED, states.LOST)
+_FAILURES = frozenset(
+    {states.REJECTED, states.FAILED, states.EXPIRED, states.LOST}
+)
 
 
 class CloseSession(tables.DeleteAction):
@@ -74,6 +75,16 @@ def slot_of(session: Any) -> Any:
     return lists.place_text(found["host_name"], found["device"], found["slot"])
 
 
+def user_of(session: Any, request: Any) -> str | None:
+    """Return who has opened a session; None: an instance.
+
+    The only user whose name is known is who looks at the page.
+    """
+    user = request.user
+    known: str = user.username
+    return known if session.user_id == user.id else session.user_id or None
+
+
 def waits_for(session: Any) -> list[str]:
     """Return why a session waits, as sentences."""
     return [one["message"] for one in session.pending_reasons or ()]
@@ -83,6 +94,13 @@ def _waits_for_text(session: Any) -> str | None:
     return " ".join(waits_for(session)) or None
 
 
+class _User(tables.Column):
+    """The user who has opened a session."""
+
+    def get_raw_data(self, session: Any) -> str | None:
+        return user_of(session, self.table.request)
+
+
 class SessionsTable(tables.DataTable):
     id = tables.Column("id", verbose_name=_("ID"), link=DETAIL_URL)
     state = tables.Column(
@@ -90,7 +108,7 @@ class SessionsTable(tables.DataTable):
         verbose_name=_("State"),
         status=True,
         status_choices=(
-            *((one, True) for one in states.ASSIGNED),
+            *((one, True) for one in states.ALL - _FAILURES),
             *((one, False) for one in _FAILURES),
         ),
         display_choices=STATES,
@@ -98,7 +116,7 @@ class SessionsTable(tables.DataTable):
     accelerator = tables.Column("accelerator", verbose_name=_("Accelerator"))
     slot = tables.Column(slot_of, verbose_name=_("Slot"))
     instance = tables.Column("instance_id", verbose_name=_("Instance"))
-    user = tables.Column("user_id", verbose_name=_("User"))
+    user = _User("user_id", verbose_name=_("User"))
     waiting = tables.Column(_waits_for_text, verbose_name=_("Waiting For"))
     claimed = tables.Column(
         "claimed_bytes",
@@ -108,7 +126,7 @@ class SessionsTable(tables.DataTable):
     queued = tables.Column(
         "queued_at",
         verbose_name=_("Requested"),
-        filters=(filters.parse_isotime,),
+        filters=(lists.moment,),
     )
 
     def get_object_display(self, session: Any) -> str:

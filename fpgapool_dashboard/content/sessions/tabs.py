@@ -23,6 +23,7 @@ class OverviewTab(tabs.Tab):
         return {
             "session": session,
             "state": dict(tables.STATES).get(session.state, session.state),
+            "user": tables.user_of(session, request),
             "slot": tables.slot_of(session),
             "reasons": tables.waits_for(session),
             "wait": description.wait_text(session),
