@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import typing
 from collections.abc import Callable
 
@@ -49,7 +48,10 @@ class Page:
         self.one("#id_username").send_keys(user.name)
         self.one("#id_password").send_keys(user.password)
         self.one("#loginBtn").click()
-        self.wait(lambda: self.found("#sidebar"), "the dashboard")
+        self.wait(
+            lambda: not self.found("#id_username") and self.found("h1"),
+            "the page that was wanted",
+        )
 
     def open(self, path: str) -> None:
         """Load a page."""
@@ -103,29 +105,58 @@ class Page:
 
     def follow(self, text: str) -> None:
         """Click a link, and wait until its page has come."""
-        link = self.driver.find_element(By.PARTIAL_LINK_TEXT, text)
-        link.click()
-        self.wait_gone(link)
+        self._leave(self.driver.find_element(By.PARTIAL_LINK_TEXT, text).click)
 
-    def wait_gone(self, element: typing.Any) -> None:
-        """Wait until another page has replaced the one of an element."""
+    def submit(self, selector: str) -> None:
+        """Click a button, and wait until another page has come."""
+        self._leave(lambda: self.click(selector))
+
+    def ask(self, selector: str) -> None:
+        """Click what opens a dialogue, and wait until it can be used."""
+        self.click(selector)
+        self.wait(
+            lambda: self.found(".modal.in .modal-footer"), "the dialogue"
+        )
+
+    def answer(self, **values: str) -> None:
+        """Fill a dialogue in, and send it."""
+        for name, value in values.items():
+            self.one(f".modal.in [name={name}]").send_keys(value)
+        self.click(".modal.in .btn-primary, .modal.in .btn-danger")
+
+    def confirm(self, **values: str) -> None:
+        """Fill a dialogue in, send it, and wait for another page."""
+        self._leave(lambda: self.answer(**values))
+
+    def filter(self, table: str, field: str, value: str) -> None:
+        """Filter the rows of a table."""
+        # Chosen from a menu that a script shows instead of this.
+        self.driver.execute_script(
+            "document.getElementsByName(arguments[0])[0].value = arguments[1]",
+            f"{table}__filter__q_field",
+            field,
+        )
+        box = self.one(f"[name={table}__filter__q]")
+        box.clear()
+        box.send_keys(value)
+        self.submit(f"#{table}__action_filter")
+
+    def problem(self) -> str:
+        """Return the errors that Horizon shows, with their details."""
+        return " ".join(
+            str(one.get_attribute("textContent"))
+            for one in self.found(".messages .alert-danger")
+        )
+
+    def _leave(self, act: Callable[[], object]) -> None:
+        body = self.one("body")
+        act()
 
         def is_gone() -> bool:
             try:
-                element.is_enabled()
+                body.is_enabled()
             except exceptions.StaleElementReferenceException:
                 return True
             return False
 
         waiting.wait_until(is_gone, "another page has come")
-
-    def confirm(self) -> None:
-        """Say yes to Horizon's question."""
-        self.wait(lambda: self.found(".modal.in .btn-danger"), "the question")
-        body = self.one("body")
-        self.click(".modal.in .btn-danger")
-        self.wait_gone(body)
-
-    def picture(self, path: pathlib.Path) -> None:
-        """Write a picture of the page."""
-        self.driver.save_screenshot(str(path))
