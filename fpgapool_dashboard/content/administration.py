@@ -91,7 +91,12 @@ class _SetState(tables.LinkAction):
         return reverse(self.url, args=(one.id, self.name))
 
     def allowed(self, request: Any, one: Any = None) -> bool:
-        return one is not None and one.admin_state != self.name
+        if one is None or one.admin_state == self.name:
+            return False
+        # What is disabled has nothing to drain.
+        return self.name != states.DRAINING or (
+            one.admin_state == states.ENABLED
+        )
 
 
 class StateForm(forms.SelfHandlingForm):

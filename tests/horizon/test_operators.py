@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterator
 
 import pytest
 
@@ -24,6 +25,17 @@ def _hosts(site: conftest.Site) -> list[dict[str, typing.Any]]:
         "GET", "/v1/hosts", token
     ).document["hosts"]
     return found
+
+
+@pytest.fixture(autouse=True)
+def _enabled(site: conftest.Site) -> Iterator[None]:
+    """Enable afterwards what a test has left out of service."""
+    yield
+    token = site.token(site.personas.admin)
+    for host in _hosts(site):
+        path = f"/v1/hosts/{host['uuid']}"
+        answer = site.api.ask("PATCH", path, token, {"state": "enabled"})
+        assert answer.status == 200
 
 
 @pytest.mark.security
