@@ -49,7 +49,9 @@ class Page:
         self.one("#id_password").send_keys(user.password)
         self.one("#loginBtn").click()
         self.wait(
-            lambda: not self.found("#id_username") and self.found(".page-header"),
+            lambda: (
+                not self.found("#id_username") and self.found(".page-header")
+            ),
             "the page that was wanted",
         )
 

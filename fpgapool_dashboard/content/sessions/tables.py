@@ -7,9 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from django.template import defaultfilters
+from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 from django.utils.translation import pgettext_lazy
+from horizon import exceptions
 from horizon import tables
 from horizon.tables import actions
 
@@ -128,6 +130,20 @@ class SessionsTable(tables.DataTable):
         verbose_name=_("Requested"),
         filters=(lists.moment,),
     )
+
+    def get_object_by_id(self, lookup: str) -> Any:
+        """Return a session, which need not be on this page of the list."""
+        for session in self.data:
+            if session.id == lookup:
+                return session
+        try:
+            return api.session(self.request, lookup)
+        except lists.ERRORS:
+            exceptions.handle(
+                self.request,
+                _("Unable to retrieve the session."),
+                redirect=reverse(INDEX_URL),
+            )
 
     def get_object_display(self, session: Any) -> str:
         return str(session.id)
