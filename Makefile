@@ -241,6 +241,23 @@ test-tempest: openstack-venv tempest-venv ## run the plugin of Tempest; minutes
 	@echo "== testing a pool beside Nova with Tempest"
 	@$(BIN)/python -m pytest --capture=no tests/tempest
 
+# Apart from the rest: Horizon stands on a machine of its own, too.
+HORIZON_VENV := .venv-horizon
+$(HORIZON_VENV)/.installed: $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing Horizon and fpgapool into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[dashboard]'
+	@touch $@
+
+.PHONY: horizon-venv
+horizon-venv: browser $(HORIZON_VENV)/.installed
+horizon-venv: ## install Horizon with the panels, and Chromium if missing
+
+.PHONY: test-horizon
+test-horizon: openstack-venv horizon-venv ## test Horizon's panels; minutes
+	@echo "== testing the panels of Horizon in Chromium"
+	@$(BIN)/python -m pytest tests/horizon
+
 # The release before, with the versions that its own tests passed with. Its
 # tests come, too: its clients are theirs.
 OLD_VENV := .venv-old-release
@@ -390,9 +407,14 @@ FREEZE := -m pip --disable-pip-version-check freeze --all --exclude pip \
     --exclude-editable
 ONLY_TEMPEST := defusedxml|fixtures|invoke|paramiko|PyNaCl|python-subunit
 ONLY_TEMPEST := $(ONLY_TEMPEST)|stestr|tempest|testtools|tomlkit|voluptuous
+ONLY_HORIZON := XStatic.*|Django|asgiref|django[-_].*|horizon|libsass|osprofiler
+ONLY_HORIZON := $(ONLY_HORIZON)|pyOpenSSL|python-(cinder|glance|nova|swift)client
+ONLY_HORIZON := $(ONLY_HORIZON)|qrcode|rcssmin|rjsmin|semantic.version|sqlparse
+ONLY_HORIZON := $(ONLY_HORIZON)|warlock
 .PHONY: constraints
 constraints: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed
 constraints: $(SPARK_VENV)/.installed $(TEMPEST_VENV)/.installed
+constraints: $(HORIZON_VENV)/.installed
 constraints: ## write the installed versions to constraints.txt
 	@{ echo "# Versions that all tests have passed with; install.rst says what"; \
 	    echo "# for. Written by 'make constraints', after 'make test-all'."; \
@@ -402,6 +424,8 @@ constraints: ## write the installed versions to constraints.txt
 	            | grep -E '^(pandas|py4j|pyarrow|pyspark)=='; \
 	        $(TEMPEST_VENV)/bin/python $(FREEZE) \
 	            | grep -E '^($(ONLY_TEMPEST))=='; \
+	        $(HORIZON_VENV)/bin/python $(FREEZE) \
+	            | grep -E '^($(ONLY_HORIZON))=='; \
 	    } | LC_ALL=C sort --ignore-case; } >constraints.txt
 	@echo "wrote constraints.txt"
 

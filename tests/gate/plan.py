@@ -29,6 +29,7 @@ _APART = (
     ("clients", "languages", ""),
     ("deploy", "deploy-venv", ".venv-deploy/bin/python"),
     ("tempest", "tempest-venv", ""),
+    ("horizon", "horizon-venv", ""),
     ("upgrade", "old-release", ""),
 )
 

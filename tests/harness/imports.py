@@ -9,7 +9,10 @@ from collections.abc import Iterator
 
 #: A directory of files that are copied, and not imported.
 COPIED = "skeletons"
-PACKAGES = ("fpgapool", "fpgapool_nova_filters", "fpgapool_tempest_plugin")
+PACKAGES = (
+    *("fpgapool", "fpgapool_dashboard", "fpgapool_nova_filters"),
+    "fpgapool_tempest_plugin",
+)
 
 
 @dataclasses.dataclass(frozen=True)

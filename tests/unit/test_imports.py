@@ -135,6 +135,12 @@ ONLY_IN = {
 NOVA_SIDE = frozenset({"keystoneauth1", "nova"})
 #: Of the product, the plugin uses what programs use.
 TEMPEST_SIDE = frozenset({"keystoneauth1", "oslo_config", "tempest"})
+#: Of the product, the panels use what asks the API, and its words.
+DASHBOARD_SIDE = frozenset(
+    "django horizon keystoneauth1 openstack openstack_auth"
+    " openstack_dashboard".split()
+)
+DASHBOARD_OF_FPGAPOOL = frozenset({"fpgapool.osc.sdk", "fpgapool.vocabulary"})
 #: What stands beside the product, and is not installed.
 BESIDE = frozenset({"demo", "reproduction", "tests"})
 #: Concurrency in this project is threads, but for programs that use asyncio.
@@ -206,6 +212,18 @@ def _problem_in_nova_filters(item: imports.Import) -> str | None:
     return "nova, keystoneauth1, oslo and itself only"
 
 
+def _problem_in_dashboard(item: imports.Import) -> str | None:
+    root = item.target.split(".")[0]
+    if root == "fpgapool":
+        if _within(item.target, DASHBOARD_OF_FPGAPOOL):
+            return None
+        return "only the SDK and the words of fpgapool"
+    known = DASHBOARD_SIDE | sys.stdlib_module_names
+    if root in known or root == "fpgapool_dashboard":
+        return None
+    return "what Horizon has, the SDK and itself only"
+
+
 def _problem_in_tempest_plugin(item: imports.Import) -> str | None:
     root = item.target.split(".")[0]
     if root == "fpgapool":
@@ -225,6 +243,8 @@ def _problem(item: imports.Import) -> str | None:
         return "concurrency is threads"
     if item.importer.split(".")[0] == "fpgapool_nova_filters":
         return _problem_in_nova_filters(item)
+    if item.importer.split(".")[0] == "fpgapool_dashboard":
+        return _problem_in_dashboard(item)
     if item.importer.split(".")[0] == "fpgapool_tempest_plugin":
         return _problem_in_tempest_plugin(item)
     return _problem_in_fpgapool(item)
@@ -291,6 +311,7 @@ def test_every_module_is_looked_at() -> None:
     found = set(imports.Tree(ROOT).paths)
     assert {"fpgapool", "fpgapool.version", "fpgapool_nova_filters"} <= found
     assert "fpgapool_tempest_plugin.plugin" in found
+    assert "fpgapool_dashboard.content.pool.tabs" in found
     assert {"fpgapool.core.state", "fpgapool.agent.worker"} <= found
 
 
@@ -374,6 +395,11 @@ PLANTED = {
         "../fpgapool_nova_filters/a.py",
         "import requests",
     ),
+    "panels to the rest of fpgapool": (
+        "../fpgapool_dashboard/a.py",
+        "from fpgapool.client import errors",
+    ),
+    "panels to others": ("../fpgapool_dashboard/a.py", "import requests"),
     "Tempest's plugin to the rest of fpgapool": (
         "../fpgapool_tempest_plugin/a.py",
         "from fpgapool.vocabulary import codes",
