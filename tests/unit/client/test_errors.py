@@ -123,7 +123,7 @@ def test_each_code_has_a_class_or_is_grouped() -> None:
     assert sum(map(len, places)) == len(codes.ERRORS)
 
 
-@pytest.mark.parametrize("code", errors.CAUSES)
+@pytest.mark.parametrize("code", sorted(errors.CAUSES))
 @pytest.mark.parametrize(
     "called",
     [
