@@ -39,6 +39,8 @@ from fpgapool.api.http import threads
 from fpgapool.api.http import tokens
 from fpgapool.api.http import validation
 from fpgapool.api.ui import page
+from fpgapool.api.ui import recall
+from fpgapool.api.ui import reentry
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.clients import nova
@@ -105,9 +107,12 @@ def load() -> middleware.Application:
 
 def _start_more(conf: cfg.ConfigOpts, backends: calls.Backends) -> None:
     """Start what needs threads."""
-    pulse = pulses.Pulse(backends.conductor, PROGRAM)
-    pulse.start()
-    atexit.register(pulse.stop)
+    for one in (
+        pulses.Pulse(backends.conductor, PROGRAM),
+        recall.Sampler(backends),
+    ):
+        one.start()
+        atexit.register(one.stop)
     try:
         tracing.start(conf, PROGRAM)
         # Signals belong to the web server.
@@ -233,19 +238,24 @@ def build(
     # token. All log lines and errors need the request's ID, so it is set
     # first.
     options = conf.vendordata
+    was = recall.Recall(backends)
+    inside = _choice(lambda path: was if path == recall.PATH else handlers)
     known = instances.InstanceAuth(
-        _authenticated(conf, middleware.Context(handlers)),
+        _authenticated(conf, middleware.Context(inside)),
         handlers,
         backends.database,
         ratelimit.Limiter(options.requests_per_s, options.burst),
         conf.api.retry_after_s,
     )
     live_page = page.Page.from_conf(conf)
+    others = {
+        **dict.fromkeys(public, handlers),
+        recall.PATH: known,
+        reentry.PATH: reentry.Reentry(),
+    }
 
     def inner(path: str) -> middleware.Application:
-        if path in public:
-            return handlers
-        return live_page if page.is_page(path) else known
+        return others.get(path) or (live_page if page.is_page(path) else known)
 
     app = _choice(inner)
     # Creating it registers its option. It is only used if that is set, because
