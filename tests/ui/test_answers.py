@@ -46,7 +46,7 @@ def test_why_is_my_session_slow(page: browser.Page, api: Api) -> None:
     page.wait(lambda: page.text("main h2") == f"Session {waits}", "it again")
     api.close_all()
     page.wait(lambda: "It has ended" in page.text("#why"), "how it ended")
-    steps = page.wait_rows("What it has done", lambda rows: len(rows) > 1)
+    steps = page.wait_rows("Timeline", lambda rows: len(rows) > 1)
     assert steps[0]["Step"] == "queued"
 
 
@@ -158,7 +158,7 @@ def test_search(page: browser.Page, api: Api) -> None:
     assert {row["Name"] for row in rows} == {"node1", "node2", "node3"}
     _search(page, "<b>nothing</b>")
     page.wait_rows("Found", lambda rows: not rows)
-    assert "Nothing has this ID or name." in page.text("main")
+    assert "Nothing matches this ID or name." in page.text("main")
 
 
 def test_address_is_kept_for_others(page: browser.Page, api: Api) -> None:

@@ -43,7 +43,7 @@ export class View {
       { label: "What",
         set: (cell, one) => setLink(cell, one.place, one.what) },
       { label: "Event", text: (one) => one.text },
-    ], (one) => one.key, "Nothing has happened.");
+    ], (one) => one.key, "No events.");
     this.element = make("div", {}, make("h2", {}, "Events"),
       make("p", { class: "filters" },
         make("label", {}, "In the last ", this.period)),
@@ -73,7 +73,7 @@ export class View {
     setText(this.from, [
       all.length > MOST || found.isCut
         ? `Only the newest ${MOST} events are shown.` : "",
-      first ? "Hardware is compared every 10 seconds or so, since"
+      first ? "Hardware events are recorded since"
         + ` ${new Date(first.at * 1000).toLocaleTimeString()}.` : "",
     ].filter(Boolean).join(" "));
   }

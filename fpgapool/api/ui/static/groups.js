@@ -71,7 +71,7 @@ export class Group {
       `${one.host_name}, ${one.device}, slot ${one.slot}`) },
       { label: "State", short: (one) => one.state },
     ], (one) => `${one.host_uuid}/${one.device}/${one.slot}`,
-    "It has no slots, or belongs to another project.");
+    "No slots, or the group belongs to another project.");
     this.clients = new Table("Clients of the group", [
       { label: "Client", isShort: true, text: (one) => brief(one.id) },
       { label: "Project", text: (one) => one.project_id },

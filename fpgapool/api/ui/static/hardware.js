@@ -97,7 +97,7 @@ export class Host extends View {
     }
     setText(this.heading, `Host ${host.name}`);
     this.facts.show([
-      { label: "Reports", text: host.up ? "yes" : "no" },
+      { label: "State", text: host.up ? "up" : "down" },
       { label: "Setting", text: setting(host) },
       { label: "Boards", text: host.devices },
       { label: "Slots", text: host.slots },

@@ -204,7 +204,7 @@ class Page {
         return;
       }
       complain(error.message);
-      setText(at("status"), "This page shows the last data that it received.");
+      setText(at("status"), "Showing the last data received.");
       pauseMs = Math.max(pauseMs, (error.retryAfterS ?? 0) * 1000);
     }
     const takenMs = performance.now() - startedMs;

@@ -74,7 +74,7 @@ export class View {
       { label: "Last self-test", text: (one) => one.last },
       { label: "Next self-test", isShort: true,
         set: (cell, one) => setAgo(cell, one.next) },
-    ], (one) => one.key, "Nothing is faulty.");
+    ], (one) => one.key, "No faults.");
     this.note = make("p", { class: "empty" });
     this.element = make("div", {}, this.note,
       make("h2", {}, "Drains"), this.drains.element,

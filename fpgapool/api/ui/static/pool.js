@@ -194,10 +194,10 @@ export class View {
     this.showTiles();
     const { samples, intervalMs } = this.memory;
     this.charts.forEach((one) => one.show(samples, intervalMs));
-    setText(this.since, samples.length ? "The API has recorded this every"
+    setText(this.since, samples.length ? "Recorded by the API every"
       + ` ${Math.round(intervalMs / 1000)} seconds since ${
-        new Date(samples[0].at * 1000).toLocaleTimeString()}; it keeps two`
-      + " hours." : "The API is about to record the first figures.");
+        new Date(samples[0].at * 1000).toLocaleTimeString()}; kept for two`
+      + " hours." : "Nothing recorded yet.");
     keyed(this.cards, this.hosts, (host) => host.uuid,
       () => this.card(), (element, host) => this.showCard(element, host));
   }

@@ -71,7 +71,7 @@ export class View {
       { label: "Name",
         set: (cell, one) => setLink(cell, one.place, one.name) },
       { label: "ID", text: (one) => one.place[1] },
-    ], (one) => one.place.join("/"), "Nothing has this ID or name.");
+    ], (one) => one.place.join("/"), "Nothing matches this ID or name.");
     this.element = make("div", {}, this.heading, this.table.element);
   }
 

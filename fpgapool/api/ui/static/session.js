@@ -22,18 +22,18 @@ export class View {
     this.heading = make("h2", { tabindex: "-1" });
     this.why = make("p", { id: "why", class: "answer" });
     this.facts = new Facts();
-    this.steps = new Table("What it has done", [
+    this.steps = new Table("Timeline", [
       { label: "Step", text: (one) => one.step },
       { label: "When", isShort: true,
         set: (cell, one) => setAgo(cell, one.at) },
       { label: "Took", short: (one) => one.took },
-    ], (one) => one.step, "It has done nothing yet.");
+    ], (one) => one.step, "Nothing yet.");
     this.action = make("p");
     this.note = make("p", { role: "status" });
     this.element = make("div", {}, this.heading,
-      make("h3", {}, "Why it is as fast as it is"), this.why,
+      make("h3", {}, "What limits it"), this.why,
       this.facts.element, this.action, this.note,
-      make("h3", {}, "What it has done"), this.steps.element);
+      make("h3", {}, "Timeline"), this.steps.element);
   }
 
   open(id) {
@@ -143,7 +143,7 @@ export class View {
       { label: "Output", text: bytes(session.output_bytes) },
       { label: "Slot",
         set: (cell) => setPlace(cell, session, this.seesHosts) },
-      { label: "Slot on the client's host",
+      { label: "Local to the client",
         text: { true: "yes", false: "no" }[session.placement?.local] ?? "–" },
       { label: "Accelerator",
         set: (cell) => setAccelerator(cell, session.accelerator) },
@@ -156,7 +156,7 @@ export class View {
       { label: "Deadline", text: session.deadline_at
         ? `${when(session.deadline_at)}${{ true: ", met", false: ", missed" }[
           session.deadline_met] ?? ""}` : "–" },
-      { label: "Slots it has had", text: session.generation },
+      { label: "Slots held so far", text: session.generation },
       { label: "Energy", text: session.energy_j === null ? "not measured"
         : `${Math.round(session.energy_j)} J` },
       { label: "Reason", text: end(session) },

@@ -40,7 +40,7 @@ const COLUMNS = [
 
 function usageTable(caption, ...first) {
   return new Table(caption, [...first, ...COLUMNS], (one) => one.id,
-    "Nothing was used in this time.");
+    "No usage in this period.");
 }
 
 function amount(resource, value) {
