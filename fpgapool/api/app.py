@@ -107,12 +107,12 @@ def load() -> middleware.Application:
 
 def _start_more(conf: cfg.ConfigOpts, backends: calls.Backends) -> None:
     """Start what needs threads."""
-    for one in (
-        pulses.Pulse(backends.conductor, PROGRAM),
-        recall.Sampler(backends),
-    ):
-        one.start()
-        atexit.register(one.stop)
+    pulse = pulses.Pulse(backends.conductor, PROGRAM)
+    sampler = recall.Sampler(backends)
+    pulse.start()
+    sampler.start()
+    atexit.register(pulse.stop)
+    atexit.register(sampler.stop)
     try:
         tracing.start(conf, PROGRAM)
         # Signals belong to the web server.
@@ -229,14 +229,14 @@ def build(
     # The order of the middleware matters; this explains it from the inside
     # out. The context contains the result of authentication. Tokens of
     # instances are checked before Keystone's middleware, which would reject
-    # them. Public documents, the live page and the health check need no
-    # authentication. All of these need the addresses that the proxy reports,
-    # but a proxy must not make a request look local, so noauth uses the
-    # address that the server itself saw. The shield handles errors outside
-    # Falcon, which handles the version and the operation. CORS comes before
-    # authentication, because browsers send preflight requests without a
-    # token. All log lines and errors need the request's ID, so it is set
-    # first.
+    # them. Public documents, the files of the live page, what a browser keeps
+    # of a sign-in, and the health check need no authentication. All of these
+    # need the addresses that the proxy reports, but a proxy must not make a
+    # request look local, so noauth uses the address that the server itself
+    # saw. The shield handles errors outside Falcon, which handles the version
+    # and the operation. CORS comes before authentication, because browsers
+    # send preflight requests without a token. All log lines and errors need
+    # the request's ID, so it is set first.
     options = conf.vendordata
     was = recall.Recall(backends)
     inside = _choice(lambda path: was if path == recall.PATH else handlers)

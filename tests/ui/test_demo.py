@@ -89,7 +89,7 @@ def test_page_follows_the_demo(
                             "'figure .line').getAttribute('d')"
                         ).split("L")
                     )
-                    > 5
+                    > 3
                 ),
                 "there is a line",
             )

@@ -78,7 +78,9 @@ export class Chart {
       this.picture.setAttribute("aria-label", label);
     }
     setText(this.most, known.length ? this.text(most) : "");
-    setText(this.half, known.length && most > 1 ? this.text(most / 2) : "");
+    // There are no half sessions.
+    const hasHalf = this.text === String ? most % 2 === 0 : most > 1;
+    setText(this.half, known.length && hasHalf ? this.text(most / 2) : "");
     this.times.forEach((one, number) => setText(one, samples.length > 1
       ? clock(first + spanMs * number / 2) : ""));
     this.points = known.map((one) => ({ ...one,

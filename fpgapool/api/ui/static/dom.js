@@ -102,12 +102,11 @@ export function setAgo(element, text) {
 
 // Show a part of a whole as a bar with text.
 export function setBar(element, part, whole, text) {
-  let [bar, words] = element.children;
-  if (bar?.tagName !== "PROGRESS") {
-    bar = make("progress", { "aria-label": "Progress" });
-    words = make("span");
-    element.replaceChildren(bar, words);
+  if (element.firstElementChild === null) {
+    element.append(make("span", {}, make("progress",
+      { "aria-label": "Progress" }), make("span")));
   }
+  const [bar, words] = element.firstElementChild.children;
   bar.max = Math.max(whole, 1);
   bar.value = Math.min(part, bar.max);
   setText(words, text);

@@ -9,6 +9,9 @@ import { closeButton, end, expectedWait, opener, reasons, runTime,
   setAccelerator, setPlace, setProgress } from "./sessions.js";
 
 const LIVE = new Set(["QUEUED", "PREPARING", "READY", "ACTIVE", "DETACHED"]);
+const QUESTIONS = { QUEUED: "Why it waits", PREPARING: "Why it waits",
+  READY: "Why it waits", ACTIVE: "What limits it",
+  DETACHED: "Why it waits" };
 // A slot that reaches less of its accelerator's throughput waits for others.
 const FULL_SHARE = 0.7;
 // Hosts report the bytes of sessions every few seconds.
@@ -20,6 +23,7 @@ export class View {
     this.parent = "sessions";
     this.seesHosts = seesHosts;
     this.heading = make("h2", { tabindex: "-1" });
+    this.question = make("h3");
     this.why = make("p", { id: "why", class: "answer" });
     this.facts = new Facts();
     this.steps = new Table("Timeline", [
@@ -31,7 +35,7 @@ export class View {
     this.action = make("p");
     this.note = make("p", { role: "status" });
     this.element = make("div", {}, this.heading,
-      make("h3", {}, "What limits it"), this.why,
+      this.question, this.why,
       this.facts.element, this.action, this.note,
       make("h3", {}, "Timeline"), this.steps.element);
   }
@@ -43,6 +47,10 @@ export class View {
     this.action.replaceChildren();
     setText(this.note, "");
     setText(this.heading, `Session ${id}`);
+    setText(this.question, "");
+    setText(this.why, "");
+    this.facts.show([]);
+    this.steps.show([]);
   }
 
   async refresh() {
@@ -54,6 +62,7 @@ export class View {
       return;
     }
     this.read(session);
+    setText(this.question, QUESTIONS[session.state] ?? "How it ended");
     setText(this.why, this.reason(session, profile));
     this.facts.show(this.rows(session));
     this.steps.show(steps(session));
@@ -152,11 +161,9 @@ export class View {
       { label: "Project", set: (cell) => setLink(cell,
         ["projects", session.project_id], session.project_id) },
       { label: "Request", text: session.request_id },
-      { label: "Priority", text: session.priority },
       { label: "Deadline", text: session.deadline_at
         ? `${when(session.deadline_at)}${{ true: ", met", false: ", missed" }[
           session.deadline_met] ?? ""}` : "–" },
-      { label: "Slots held so far", text: session.generation },
       { label: "Energy", text: session.energy_j === null ? "not measured"
         : `${Math.round(session.energy_j)} J` },
       { label: "Reason", text: end(session) },
