@@ -35,12 +35,13 @@ function sum(counts, states) {
 function showSlot(element, { slot, place }) {
   const what = slot.accelerator ?? slot.programmed ?? "nothing";
   const text = `slot ${slot.slot}: ${slot.state}, ${what}`;
-  if (element.getAttribute("aria-label") !== text) {
-    element.setAttribute("aria-label", text);
+  if (element.title !== text) {
+    const [seen, heard] = element.children;
     element.title = text;
     element.dataset.state = slot.state;
     const sign = SIGNS[slot.state] ?? "*";
-    setText(element, what === "nothing" ? sign : `${sign}\u00a0${what}`);
+    setText(seen, what === "nothing" ? sign : `${sign}\u00a0${what}`);
+    setText(heard, text);
   }
   const href = address(place);
   if (element.getAttribute("href") !== href) {
@@ -53,7 +54,9 @@ function showDevice(element, { device, host }) {
   setText(name, device.healthy ? device.name : `${device.name} (faulty)`);
   keyed(slots, device.slots.slice(0, SLOTS_DRAWN).map((slot) => ({ slot,
     place: ["slots", host.uuid, device.name, String(slot.slot)] })),
-  (one) => one.slot.slot, () => make("a", { class: "slot" }), showSlot);
+  (one) => one.slot.slot, () => make("a", { class: "slot" },
+    make("span", { "aria-hidden": "true" }), make("span", { class: "heard" })),
+  showSlot);
   const left = device.slots.length - SLOTS_DRAWN;
   setText(rest, left > 0 ? `and ${left} more` : "");
 }
@@ -103,7 +106,8 @@ export class View {
   }
 
   map() {
-    const form = make("form", { class: "filters", role: "search" },
+    const form = make("form", { class: "filters", role: "search",
+      "aria-label": "Hosts" },
       make("label", {}, "Name contains ", this.name),
       make("label", {}, "Slot state ", this.state));
     form.addEventListener("submit", (event) => event.preventDefault());

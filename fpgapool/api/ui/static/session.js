@@ -47,7 +47,7 @@ export class View {
     this.action.replaceChildren();
     setText(this.note, "");
     setText(this.heading, `Session ${id}`);
-    setText(this.question, "");
+    this.question.hidden = true;
     setText(this.why, "");
     this.facts.show([]);
     this.steps.show([]);
@@ -62,6 +62,7 @@ export class View {
       return;
     }
     this.read(session);
+    this.question.hidden = false;
     setText(this.question, QUESTIONS[session.state] ?? "How it ended");
     setText(this.why, this.reason(session, profile));
     this.facts.show(this.rows(session));
