@@ -158,15 +158,18 @@ integration: openstack-venv ## run the tests with services of OpenStack only
 	@echo "== running the tests of fpgapool_nova_filters, beside Nova"
 	@$(NOVA_FILTERS_TESTS)
 
-# Selenium comes apart: no other test needs it.
-$(VENV)/.installed-browser: $(VENV)/.installed-test
+# Selenium and axe come apart: no other test needs them.
+$(VENV)/.installed-browser: $(VENV)/.installed-test tools/install-browser
+	@tools/install-browser
 	@echo "== installing what drives a browser into $(VENV)"
 	@$(PIP) 'selenium>=4.25'
+	@npm install --silent --no-save --ignore-scripts \
+	    --prefix $(VENV)/browser axe-core@4.14.1
 	@touch $@
 
 .PHONY: browser
 browser: $(VENV)/.installed-browser
-browser: ## install Chromium, Selenium and Prometheus if missing
+browser: ## install Chromium, Selenium, axe and Prometheus if missing
 	@tools/install-browser
 
 .PHONY: test-ui

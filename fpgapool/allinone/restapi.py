@@ -14,6 +14,7 @@ from fpgapool.allinone import webserver
 from fpgapool.allinone import wiring
 from fpgapool.api import app
 from fpgapool.api import metrics as api_metrics
+from fpgapool.api.ui import recall
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import pulse
 
@@ -53,6 +54,7 @@ class RestAPI:
         )
         self._server.error_log = _log
         self._pulse = pulse.Pulse(self._backends.conductor, app.PROGRAM)
+        self._sampler = recall.Sampler(self._backends)
         self._thread = threading.Thread(target=self._run, name="rest-api")
 
     @property
@@ -70,6 +72,7 @@ class RestAPI:
         self._metrics.start()
         self._server.prepare()
         self._pulse.start()
+        self._sampler.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -79,6 +82,7 @@ class RestAPI:
         if self._thread.is_alive():
             self._thread.join()
         self._metrics.stop()
+        self._sampler.stop()
         self._pulse.stop()
 
     def _run(self) -> None:

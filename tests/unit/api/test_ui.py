@@ -14,6 +14,7 @@ import pytest
 
 from fpgapool.api.ui import page
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import microversions
 from tests.unit.api import fakes
 
 STATIC = pathlib.Path(page.__file__).parent / "static"
@@ -258,3 +259,12 @@ def test_modules_and_files_exist() -> None:
         found = re.findall(r'from "\./([^"]+)"|(?:src|href)="([^#"]+)"', text)
         for module, file in found:
             assert (module or file) in FILES
+
+
+def test_page_speaks_the_newest_version() -> None:
+    found = re.search(
+        r'const VERSION = "fpgapool ([0-9.]+)"',
+        (STATIC / "api.js").read_text(),
+    )
+    assert found is not None
+    assert found[1] == microversions.VERSIONS[-1]

@@ -286,7 +286,9 @@ class Reports(parts.Room):
     ) -> None:
         session, serving = hold.session, self._serving
         if hold.wanted and line.generation == hold.generation:
-            session.update_bytes(line.input_bytes, line.output_bytes)
+            self._counts.moved_bytes += session.update_bytes(
+                line.input_bytes, line.output_bytes
+            )
         match finding:
             case reconcile.Finding.READY:
                 hold.prepared = True
@@ -500,7 +502,9 @@ class Reports(parts.Room):
         host: registry.HostEntry,
     ) -> None:
         """Update a session's byte counts and start time from a result."""
-        session.update_bytes(result.input_bytes, result.output_bytes)
+        self._counts.moved_bytes += session.update_bytes(
+            result.input_bytes, result.output_bytes
+        )
         if result.started_at is not None:
             started_at = host.our_time(result.started_at)
             # The host's clock may have been adjusted since its last report.

@@ -356,14 +356,19 @@ class Session:
         if self.live:
             self.reason = self.message = ""
 
-    def update_bytes(self, input_bytes: int, output_bytes: int) -> None:
-        """Record how much its slot has processed, which never decreases."""
+    def update_bytes(self, input_bytes: int, output_bytes: int) -> int:
+        """Record how much its slot has processed, which never decreases.
+
+        :returns: how many bytes of input and output are new.
+        """
+        before = self.input_bytes + self.output_bytes
         self.input_bytes = max(
             self.input_bytes, self.former_input_bytes + input_bytes
         )
         self.output_bytes = max(
             self.output_bytes, self.former_output_bytes + output_bytes
         )
+        return self.input_bytes + self.output_bytes - before
 
     def give_way(self) -> None:
         """Keep the progress made in the slot that it leaves."""
