@@ -26,6 +26,7 @@ _APART = (
     ("ui", "browser", ""),
     ("moves", "libvirt", ""),
     ("spark", "spark-venv", ".venv-spark/bin/python"),
+    ("notebooks", "notebook-venv", ".venv-notebooks/bin/python"),
     ("deploy", "deploy-venv", ".venv-deploy/bin/python"),
     ("tempest", "tempest-venv", ""),
     ("upgrade", "old-release", ""),
