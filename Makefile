@@ -177,6 +177,25 @@ test-ui: openstack-venv browser ## test the live page in Chromium; minutes
 	@echo "== testing the live page and the dashboard"
 	@$(BIN)/python -m pytest tests/ui $(if $(PICTURE),--picture=$(PICTURE))
 
+# Apart from the rest: what only notebooks need.
+NOTEBOOK_VENV := .venv-notebooks
+NOTEBOOK_TOOLS := ipykernel nbclient nbformat 'pandas>=2.2,<3' pytest \
+    pytest-timeout pytest-xdist
+$(NOTEBOOK_VENV)/.installed: $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing Jupyter's kernel, pandas and fpgapool into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[allinone,sim]' \
+	    $(NOTEBOOK_TOOLS)
+	@touch $@
+
+.PHONY: notebook-venv
+notebook-venv: $(NOTEBOOK_VENV)/.installed
+
+.PHONY: test-notebooks
+test-notebooks: notebook-venv ## run the notebooks of the documentation
+	@echo "== running the notebooks of the documentation"
+	@$(NOTEBOOK_VENV)/bin/python -m pytest tests/notebooks
+
 # Apart from the rest: Spark is half a gigabyte.
 SPARK_VENV := .venv-spark
 SPARK_EXTRAS := allinone,cli,mysql,plot,spark
@@ -388,8 +407,9 @@ docs: $(VENV)/.installed-test ## make the documentation, in build/docs
 	    build/docs/releasenotes
 	@echo "wrote build/docs/html/index.html"
 
-# A warning is an error.
-SPHINX_OPTIONS := --fail-on-warning --keep-going --quiet -b html
+# A warning is an error.  All pages are read: of a page that has not changed
+# Sphinx would leave out what the search knows by '.. index::'.
+SPHINX_OPTIONS := --fail-on-warning --fresh-env --keep-going --quiet -b html
 
 .PHONY: format
 format: $(VENV)/.installed-test ## format the sources and sort imports
@@ -418,6 +438,7 @@ ONLY_HORIZON := $(ONLY_HORIZON)|warlock
 constraints: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed
 constraints: $(SPARK_VENV)/.installed $(TEMPEST_VENV)/.installed
 constraints: $(HORIZON_VENV)/.installed
+constraints: $(NOTEBOOK_VENV)/.installed
 constraints: ## write the installed versions to constraints.txt
 	@{ echo "# Versions that all tests have passed with; install.rst says what"; \
 	    echo "# for. Written by 'make constraints', after 'make test-all'."; \
@@ -425,6 +446,8 @@ constraints: ## write the installed versions to constraints.txt
 	        $(OPENSTACK_VENV)/bin/python $(FREEZE) | grep '^pyuwsgi=='; \
 	        $(SPARK_VENV)/bin/python $(FREEZE) \
 	            | grep -E '^(pandas|py4j|pyarrow|pyspark)=='; \
+	        $(NOTEBOOK_VENV)/bin/python $(FREEZE) \
+	            | grep -E '^(ipykernel|nbclient|nbformat)=='; \
 	        $(TEMPEST_VENV)/bin/python $(FREEZE) \
 	            | grep -E '^($(ONLY_TEMPEST))=='; \
 	        $(HORIZON_VENV)/bin/python $(FREEZE) \

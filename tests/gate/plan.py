@@ -27,6 +27,7 @@ _APART = (
     ("moves", "libvirt", ""),
     ("spark", "spark-venv", ".venv-spark/bin/python"),
     ("clients", "languages", ""),
+    ("notebooks", "notebook-venv", ".venv-notebooks/bin/python"),
     ("deploy", "deploy-venv", ".venv-deploy/bin/python"),
     ("tempest", "tempest-venv", ""),
     ("horizon", "horizon-venv", ""),

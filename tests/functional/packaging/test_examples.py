@@ -166,6 +166,10 @@ def test_programs_of_the_documentation_run(
             timeout=harness.LIMIT_S,
         )
 
+    short = programs.encrypted(b"hello", iv=bytes(16)).hex()
+    done = run("first.py")
+    told = f"it has 8 periods\n{short} from a slot of node1\n"
+    assert done.stdout == told, done.stderr
     text = b"hello world"
     encrypted = programs.encrypted(text, iv=bytes(16)).hex()
     assert run("use_buffer.py").stdout == f"{encrypted} on node1\n"
