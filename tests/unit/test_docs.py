@@ -42,7 +42,6 @@ NO_COMMANDS = {
     "fpgapool-api": "a unit",
     "fpgapool-dashboard": "a file for Grafana",
     "fpgapool-cond": "DevStack's name of a service",
-    "fpgapool-dev": "of a release to come",
     "fpgapool-in": "a network device",
     "fpgapool-scenario": "a format",
     "fpgapool-sweep": "a format",
