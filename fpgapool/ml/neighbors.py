@@ -166,4 +166,5 @@ class KNeighborsClassifier(sklearn.base.ClassifierMixin, steps.PoolEstimator):
 
     def predict(self, X: Any) -> steps.Array:
         """Return the class of most neighbours of each series."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        shares = self.predict_proba(X)
+        return self.classes_[shares.argmax(axis=1)]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import typing
-import urllib.parse
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
@@ -52,6 +51,8 @@ class PoolApi(shown.Shown):
         url = getattr(self._adapter, "endpoint_override", None)
         if not isinstance(url, str):
             return {"url": "of Keystone's catalog"}
+        import urllib.parse
+
         parts = urllib.parse.urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         return {"url": urllib.parse.urlunsplit(parts._replace(netloc=host))}
