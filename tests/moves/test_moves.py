@@ -125,6 +125,10 @@ def evacuate(machine: machines.Machine) -> None:
     with cloud.compute.lost(cloud.nova, number):
         cloud.actions.evacuate_server(machine.server.id)
         machine.wait_moved()
+        # Since Nova's API 2.95, whoever evacuates starts it.
+        machine.wait_status("SHUTOFF")
+        cloud.actions.start_server(machine.server.id)
+        machine.wait_status("ACTIVE")
         cloud.hosts.start()
 
 
