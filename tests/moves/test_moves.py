@@ -49,6 +49,7 @@ def live_migrate(machine: machines.Machine) -> None:
     machine.wait_moved()
     actions.unpause_server(server_id)
     machine.wait_status("ACTIVE")
+    machine.wait_left()
 
 
 def cold_migrate(machine: machines.Machine) -> None:
@@ -177,6 +178,7 @@ def play(machine: machines.Machine, kind: Kind) -> str:
     host = machine.host
     kind.act(machine)
     after = machine.wait_streaming()
+    machine.check_active()
     if kind.leaves is not None:
         assert (machine.host != host) == kind.leaves
     assert (machine.record.starts == starts) == kind.goes_on
