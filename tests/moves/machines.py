@@ -241,6 +241,11 @@ class Machine:
         """Ask Nova how it is."""
         self.server = self.cloud.actions.get_server(self.server.id)
 
+    def check_active(self) -> None:
+        """Check that Nova finds no fault with it, or say which."""
+        self.refresh()
+        assert self.server.status == "ACTIVE", self.server.fault
+
     @property
     def host(self) -> int:
         """The number of the host that it is on."""
@@ -292,6 +297,23 @@ class Machine:
     def wait_moved(self) -> None:
         """Wait until it is on the other host."""
         self.server = self.cloud.compute.wait_moved(self.server)
+
+    def wait_left(self) -> None:
+        """Wait until Nova has tidied up where it was before.
+
+        After a live migration it goes on before, and may be put into ERROR
+        if that fails.
+        """
+        under_way = {"accepted", "queued", "preparing", "running"}
+
+        def is_over() -> bool:
+            actions = self.cloud.actions
+            made = actions.migrations(server_id=self.server.id)
+            return not any(one.status in under_way for one in made)
+
+        waiting.wait_until(
+            is_over, f"{self.server.id} has left its host", LIMIT_S
+        )
 
     def row(self, stream: Stream) -> db_api.SessionRecord:
         """Return what the database has of a session."""

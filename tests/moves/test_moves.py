@@ -49,6 +49,7 @@ def live_migrate(machine: machines.Machine) -> None:
     machine.wait_moved()
     actions.unpause_server(server_id)
     machine.wait_status("ACTIVE")
+    machine.wait_left()
 
 
 def cold_migrate(machine: machines.Machine) -> None:
@@ -125,6 +126,10 @@ def evacuate(machine: machines.Machine) -> None:
     with cloud.compute.lost(cloud.nova, number):
         cloud.actions.evacuate_server(machine.server.id)
         machine.wait_moved()
+        # Since Nova's API 2.95, whoever evacuates starts it.
+        machine.wait_status("SHUTOFF")
+        cloud.actions.start_server(machine.server.id)
+        machine.wait_status("ACTIVE")
         cloud.hosts.start()
 
 
@@ -173,6 +178,7 @@ def play(machine: machines.Machine, kind: Kind) -> str:
     host = machine.host
     kind.act(machine)
     after = machine.wait_streaming()
+    machine.check_active()
     if kind.leaves is not None:
         assert (machine.host != host) == kind.leaves
     assert (machine.record.starts == starts) == kind.goes_on

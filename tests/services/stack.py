@@ -40,6 +40,7 @@ class Stack:
 
     :param workspace: where they live and who cleans up after them.
     :param computes: how many of Nova's only pretend.
+    :param tries: how often Placement tries.
     """
 
     def __init__(
@@ -48,8 +49,10 @@ class Stack:
         rabbitmq: rabbitmq_service.RabbitMQ,
         mariadb: mariadb_service.MariaDB,
         computes: int = nova_service.COMPUTES,
+        tries: int = placement_service.RECOMMENDED_TRIES,
     ) -> None:
         self._computes = computes
+        self._tries = tries
         self._workspace = workspace
         self.rabbitmq = rabbitmq
         self.mariadb = mariadb
@@ -72,7 +75,7 @@ class Stack:
     @functools.cached_property
     def placement(self) -> placement_service.Placement:
         return placement_service.Placement(
-            self._workspace, self.mariadb, self.keystone
+            self._workspace, self.mariadb, self.keystone, self._tries
         )
 
     @functools.cached_property

@@ -286,7 +286,10 @@ class Compute:
             found = self.connection.compute.get_server(server_id)
             return check(found) and not found.task_state
 
-        waiting.wait_until(settled, what, self._limit_s)
+        def told() -> str:
+            return f"{what}; it is {found and (found.status, found.fault)}"
+
+        waiting.wait_until(settled, told, self._limit_s)
         assert found is not None
         return found
 
