@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing
 from collections.abc import Iterator
 
@@ -40,6 +41,16 @@ class Site(typing.NamedTuple):
     def token(self, user: openstack.User) -> str:
         """Return a token for requests to the API."""
         return self.accounts.token(user).text
+
+    @contextlib.contextmanager
+    def without(self, service: process.Service) -> Iterator[None]:
+        """Kill a service, and start it again for the next test."""
+        service.kill()
+        try:
+            yield
+        finally:
+            service.start()
+            self.cloud.wait_ready()
 
 
 @pytest.fixture(scope="session")
