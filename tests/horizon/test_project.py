@@ -18,6 +18,8 @@ from tests.horizon import page as pages
 #: More than two pages; the pool has slots for five.
 SESSIONS = 2 * dashboard.PAGE_SIZE + 1
 
+_LIVE = ("QUEUED", "PREPARING", "READY")
+
 
 @pytest.fixture
 def limits(site: conftest.Site) -> Iterator[dict[str, int]]:
@@ -36,17 +38,26 @@ def sessions(site: conftest.Site) -> Iterator[list[dict[str, typing.Any]]]:
     """Give sessions of a member's project, the newest first."""
     token = site.token(site.personas.member)
     opened = [site.api.open(token).session for _ in range(SESSIONS)]
-    yield opened[::-1]
-    for one in opened:
-        assert site.api.close(one["id"], token) == 204
+    slots = sum(one.slots for one in conftest.HOSTS)
+    try:
+        # Those of the test before may leave theirs only now.
+        waiting.wait_until(
+            lambda: len(_live(site, "READY")) == slots,
+            "every slot has a session",
+        )
+        yield opened[::-1]
+    finally:
+        for one in opened:
+            assert site.api.close(one["id"], token) == 204
 
 
 def _ids(page: pages.Page) -> list[str]:
     return [row["ID"] for row in page.rows("sessions")]
 
 
-def _live(site: conftest.Site) -> set[str]:
-    path = "/v1/sessions?state=QUEUED&state=PREPARING&state=READY"
+def _live(site: conftest.Site, *states: str) -> set[str]:
+    query = "&".join(f"state={one}" for one in states or _LIVE)
+    path = f"/v1/sessions?{query}"
     found = site.api.ask("GET", path, site.token(site.personas.member))
     return {one["id"] for one in found.document["sessions"]}
 
