@@ -28,6 +28,9 @@ HOSTS = [
     for number, slots in enumerate((2, 1, 1, 1), start=1)
 ]
 
+#: Nobody connects to the sessions, which last until their test has ended.
+_OPTIONS: clouds.Options = {"conductor": {"connect_timeout_s": 600}}
+
 
 class Site(typing.NamedTuple):
     """A pool with Keystone, and Horizon beside it."""
@@ -77,6 +80,7 @@ def site(
         rabbitmq.transport_url(rabbitmq.create_vhost()),
         mariadb.database_url(mariadb.create_database()),
         HOSTS,
+        options=_OPTIONS,
     ) as cloud:
         api = server.Server(cloud, service_workspace, stack.keystone)
         api.start()
