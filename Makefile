@@ -430,10 +430,10 @@ FREEZE := -m pip --disable-pip-version-check freeze --all --exclude pip \
     --exclude-editable
 ONLY_TEMPEST := defusedxml|fixtures|invoke|paramiko|PyNaCl|python-subunit
 ONLY_TEMPEST := $(ONLY_TEMPEST)|stestr|tempest|testtools|tomlkit|voluptuous
-ONLY_HORIZON := XStatic.*|Django|asgiref|django[-_].*|horizon|libsass|osprofiler
-ONLY_HORIZON := $(ONLY_HORIZON)|pyOpenSSL|python-(cinder|glance|nova|swift)client
-ONLY_HORIZON := $(ONLY_HORIZON)|qrcode|rcssmin|rjsmin|semantic.version|sqlparse
-ONLY_HORIZON := $(ONLY_HORIZON)|warlock
+ONLY_HORIZON := XStatic.*|Django|asgiref|django[-_].*|horizon|libsass
+ONLY_HORIZON := $(ONLY_HORIZON)|osprofiler|pyOpenSSL|python-memcached|qrcode
+ONLY_HORIZON := $(ONLY_HORIZON)|python-(cinder|glance|nova|swift)client|rcssmin
+ONLY_HORIZON := $(ONLY_HORIZON)|rjsmin|semantic.version|sqlparse|warlock
 .PHONY: constraints
 constraints: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed
 constraints: $(SPARK_VENV)/.installed $(TEMPEST_VENV)/.installed

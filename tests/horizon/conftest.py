@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing
 from collections.abc import Iterator
 
@@ -27,6 +28,9 @@ HOSTS = [
     for number, slots in enumerate((2, 1, 1, 1), start=1)
 ]
 
+#: Nobody connects to the sessions, which last until their test has ended.
+_OPTIONS: clouds.Options = {"conductor": {"connect_timeout_s": 600}}
+
 
 class Site(typing.NamedTuple):
     """A pool with Keystone, and Horizon beside it."""
@@ -40,6 +44,16 @@ class Site(typing.NamedTuple):
     def token(self, user: openstack.User) -> str:
         """Return a token for requests to the API."""
         return self.accounts.token(user).text
+
+    @contextlib.contextmanager
+    def without(self, service: process.Service) -> Iterator[None]:
+        """Kill a service, and start it again for the next test."""
+        service.kill()
+        try:
+            yield
+        finally:
+            service.start()
+            self.cloud.wait_ready()
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +80,7 @@ def site(
         rabbitmq.transport_url(rabbitmq.create_vhost()),
         mariadb.database_url(mariadb.create_database()),
         HOSTS,
+        options=_OPTIONS,
     ) as cloud:
         api = server.Server(cloud, service_workspace, stack.keystone)
         api.start()

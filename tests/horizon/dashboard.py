@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+import subprocess
 
 from tests.services import openstack
 from tests.services import process
 
 VENV = openstack.ROOT / ".venv-horizon"
 PANELS = openstack.ROOT / "fpgapool_dashboard"
+
+#: What operators copy, in the words of the manual.
+COPIED = ("enabled/_*_fpga_*.py", "local_settings.d/_1710_fpgapool.py")
 
 #: How many rows a page has, so that few sessions need several.
 PAGE_SIZE = 3
@@ -60,14 +64,14 @@ class Horizon(process.Service):
         self._install(auth_url)
 
     def _install(self, auth_url: str) -> None:
-        """Do what doc/source/install/horizon.rst tells."""
+        """Copy what doc/source/install/horizon.rst tells."""
         (installed,) = VENV.glob("lib/*/site-packages/openstack_dashboard")
         target = self.directory / "openstack_dashboard"
         shutil.copytree(installed, target)
         local = target / "local"
-        for name in ("enabled", "local_settings.d"):
-            for path in (PANELS / name).glob("_[0-9]*.py"):
-                shutil.copy(path, local / name)
+        for pattern in COPIED:
+            for path in PANELS.glob(pattern):
+                shutil.copy(path, local / path.parent.name)
         (local / "local_settings.py").write_text(
             _SETTINGS.format(
                 auth_url=auth_url,
@@ -79,12 +83,27 @@ class Horizon(process.Service):
 
     def command(self) -> list[str]:
         """Return the command line."""
-        return [
-            *(str(self._python), "-W", "ignore", "-m", "django"),
-            # It also serves the static files, without being told to debug.
-            *("runserver", "--noreload", "--insecure"),
-            f"{process.LOOPBACK}:{self.port}",
-        ]
+        # It also serves the static files, without being told to debug.
+        options = ("--noreload", "--insecure")
+        address = f"{process.LOOPBACK}:{self.port}"
+        return self._django("runserver", *options, address)
+
+    def _django(self, *arguments: str) -> list[str]:
+        python = str(self._python)
+        return [python, "-W", "ignore", "-m", "django", *arguments]
+
+    def manage(self, *arguments: str) -> str:
+        """Run a command of Django, and return what it prints.
+
+        :raises subprocess.CalledProcessError: if it fails.
+        """
+        return subprocess.run(
+            self._django(*arguments),
+            env=self.environment(),
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
 
     def environment(self) -> dict[str, str]:
         """Return the whole environment."""

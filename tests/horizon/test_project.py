@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool.vocabulary import accounting
+from tests.harness import waiting
 from tests.horizon import conftest
 from tests.horizon import dashboard
 from tests.horizon import page as pages
@@ -17,23 +18,46 @@ from tests.horizon import page as pages
 #: More than two pages; the pool has slots for five.
 SESSIONS = 2 * dashboard.PAGE_SIZE + 1
 
+_LIVE = ("QUEUED", "PREPARING", "READY")
+
+
+@pytest.fixture
+def limits(site: conftest.Site) -> Iterator[dict[str, int]]:
+    """Give limits of the members' project, which are gone afterwards."""
+    admin = site.token(site.personas.admin)
+    path = f"/v1/quotas/{site.personas.member.project.id}"
+    limits = {"groups": 7, "bitstream_bytes": -1}
+    body = {"quota": limits}
+    assert site.api.ask("PUT", path, admin, body).status == 200
+    yield limits
+    assert site.api.ask("DELETE", path, admin).status == 204
+
 
 @pytest.fixture
 def sessions(site: conftest.Site) -> Iterator[list[dict[str, typing.Any]]]:
     """Give sessions of a member's project, the newest first."""
     token = site.token(site.personas.member)
     opened = [site.api.open(token).session for _ in range(SESSIONS)]
-    yield opened[::-1]
-    for one in opened:
-        assert site.api.close(one["id"], token) == 204
+    slots = sum(one.slots for one in conftest.HOSTS)
+    try:
+        # Those of the test before may leave theirs only now.
+        waiting.wait_until(
+            lambda: len(_live(site, "READY")) == slots,
+            "every slot has a session",
+        )
+        yield opened[::-1]
+    finally:
+        for one in opened:
+            assert site.api.close(one["id"], token) == 204
 
 
 def _ids(page: pages.Page) -> list[str]:
     return [row["ID"] for row in page.rows("sessions")]
 
 
-def _live(site: conftest.Site) -> set[str]:
-    path = "/v1/sessions?state=QUEUED&state=PREPARING&state=READY"
+def _live(site: conftest.Site, *states: str) -> set[str]:
+    query = "&".join(f"state={one}" for one in states or _LIVE)
+    path = f"/v1/sessions?{query}"
     found = site.api.ask("GET", path, site.token(site.personas.member))
     return {one["id"] for one in found.document["sessions"]}
 
@@ -69,11 +93,19 @@ def test_session(
     member = site.personas.member
     newest, oldest = sessions[0], sessions[-1]
     page.sign_in(member, pages.SESSIONS)
-    row = page.rows("sessions")[0]
+    row, _waiting, running = page.rows("sessions")
     assert row["State"] == "Queued"
     assert row["Accelerator"] == newest["accelerator"]
     assert row["User"] == member.name
     assert row["Waiting For"] == "All slots that fit are in use."
+    assert row["Slot"] == "-"
+    path = f"/v1/sessions/{running['ID']}"
+    found = site.api.ask("GET", path, site.token(member)).document["session"]
+    place = found["placement"]
+    assert running["Slot"] == (
+        f"{place['host_name']}, board {place['device']}, slot {place['slot']}"
+    )
+    assert running["Waiting For"] == "-"
     page.follow(newest["id"])
     assert newest["request_id"] in page.text(".detail")
     page.open(f"{pages.SESSIONS}{oldest['id']}/")
@@ -172,25 +204,31 @@ def test_pool(
     assert _numbers(row) == ("0", str(slots), str(slots))
 
 
+def _used(site: conftest.Site) -> list[dict[str, typing.Any]]:
+    path = "/v1/usage?group_by=accelerator"
+    answer = site.api.ask("GET", path, site.token(site.personas.member))
+    found: list[dict[str, typing.Any]] = answer.document["usage"]
+    return found
+
+
 def test_quota_and_usage(
     site: conftest.Site,
     page: pages.Page,
     sessions: list[dict[str, typing.Any]],
+    limits: dict[str, int],
 ) -> None:
-    admin = site.token(site.personas.admin)
-    project_id = site.personas.member.project.id
-    limits = {"groups": 7, "bitstream_bytes": -1}
-    body = {"quota": limits}
-    path = f"/v1/quotas/{project_id}"
-    assert site.api.ask("PUT", path, admin, body).status == 200
     page.sign_in(site.personas.member, f"{pages.POOL}?tab=fpga_pool__limits")
     found = {row["Resource"]: row for row in page.rows("limits")}
     assert len(found) == len(accounting.QUOTAS)
-    assert found["Groups"]["Limit"] == "7"
+    assert found["Groups"]["Limit"] == str(limits["groups"])
     assert found["Groups"]["Set by"] == "Project"
     assert found["Data of bitstreams"]["Limit"] == "Unlimited"
     assert found["Waiting sessions"]["In Use"] == "2"
+    # One that has ended counts.
+    token = site.token(site.personas.member)
+    assert site.api.close(sessions[-1]["id"], token) == 204
+    used = waiting.wait_until(lambda: _used(site), "the pool counts it")
     page.open(f"{pages.POOL}?tab=fpga_pool__usage")
-    for row in page.rows("usage"):
-        assert row["Accelerator"] == sessions[0]["accelerator"]
-    assert site.api.ask("DELETE", path, admin).status == 204
+    assert [
+        (row["Accelerator"], row["Sessions"]) for row in page.rows("usage")
+    ] == [(one["accelerator"], str(one["sessions"])) for one in used]
