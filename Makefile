@@ -280,6 +280,23 @@ test-horizon: openstack-venv horizon-venv ## test Horizon's panels; minutes
 	@echo "== testing the panels of Horizon in Chromium"
 	@$(BIN)/python -m pytest tests/horizon
 
+# Heat stands on a machine of its own, too. Its database is MariaDB.
+HEAT_VENV := .venv-heat
+$(HEAT_VENV)/.installed: $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing Heat and fpgapool into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[heat,mysql]'
+	@touch $@
+
+.PHONY: heat-venv
+heat-venv: $(HEAT_VENV)/.installed
+heat-venv: ## install Heat with the resources if missing
+
+.PHONY: test-heat
+test-heat: openstack-venv heat-venv ## test Heat's resources; a minute
+	@echo "== testing the resources of Heat"
+	@$(BIN)/python -m pytest tests/heat
+
 # The release before, with the versions that its own tests passed with. Its
 # tests come, too: its clients are theirs.
 OLD_VENV := .venv-old-release
@@ -434,10 +451,16 @@ ONLY_HORIZON := XStatic.*|Django|asgiref|django[-_].*|horizon|libsass
 ONLY_HORIZON := $(ONLY_HORIZON)|osprofiler|pyOpenSSL|python-memcached|qrcode
 ONLY_HORIZON := $(ONLY_HORIZON)|python-(cinder|glance|nova|swift)client|rcssmin
 ONLY_HORIZON := $(ONLY_HORIZON)|rjsmin|semantic.version|sqlparse|warlock
+ONLY_HEAT := aodhclient|cotyledon|croniter|docker|lxml|ncclient|neutron-lib
+ONLY_HEAT := $(ONLY_HEAT)|openstack-heat|os-(ken|traits)|oslo.versionedobjects
+ONLY_HEAT := $(ONLY_HEAT)|ovs|pecan|python-(barbican|blazar|designate)client
+ONLY_HEAT := $(ONLY_HEAT)|python-(heat|ironic|magnum|mistral|neutron)client
+ONLY_HEAT := $(ONLY_HEAT)|python-(octavia|trove|zaqar|zun)client|setproctitle
+ONLY_HEAT := $(ONLY_HEAT)|tenacity|websocket-client|yaql
 .PHONY: constraints
 constraints: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed
 constraints: $(SPARK_VENV)/.installed $(TEMPEST_VENV)/.installed
-constraints: $(HORIZON_VENV)/.installed
+constraints: $(HORIZON_VENV)/.installed $(HEAT_VENV)/.installed
 constraints: $(NOTEBOOK_VENV)/.installed
 constraints: ## write the installed versions to constraints.txt
 	@{ echo "# Versions that all tests have passed with; install.rst says what"; \
@@ -452,6 +475,8 @@ constraints: ## write the installed versions to constraints.txt
 	            | grep -E '^($(ONLY_TEMPEST))=='; \
 	        $(HORIZON_VENV)/bin/python $(FREEZE) \
 	            | grep -E '^($(ONLY_HORIZON))=='; \
+        $(HEAT_VENV)/bin/python $(FREEZE) \
+            | grep -E '^($(ONLY_HEAT))=='; \
 	    } | LC_ALL=C sort --ignore-case; } >constraints.txt
 	@echo "wrote constraints.txt"
 

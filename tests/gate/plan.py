@@ -31,6 +31,7 @@ _APART = (
     ("deploy", "deploy-venv", ".venv-deploy/bin/python"),
     ("tempest", "tempest-venv", ""),
     ("horizon", "horizon-venv", ""),
+    ("heat", "heat-venv", ""),
     ("upgrade", "old-release", ""),
 )
 

@@ -12,8 +12,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGES = (
-    *("fpgapool", "fpgapool_dashboard", "fpgapool_nova_filters"),
-    "fpgapool_tempest_plugin",
+    *("fpgapool", "fpgapool_dashboard", "fpgapool_heat"),
+    *("fpgapool_nova_filters", "fpgapool_tempest_plugin"),
 )
 BUILD_FILES = (
     "LICENSE",

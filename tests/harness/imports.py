@@ -10,8 +10,8 @@ from collections.abc import Iterator
 #: A directory of files that are copied, and not imported.
 COPIED = "skeletons"
 PACKAGES = (
-    *("fpgapool", "fpgapool_dashboard", "fpgapool_nova_filters"),
-    "fpgapool_tempest_plugin",
+    *("fpgapool", "fpgapool_dashboard", "fpgapool_heat"),
+    *("fpgapool_nova_filters", "fpgapool_tempest_plugin"),
 )
 
 

@@ -140,7 +140,9 @@ DASHBOARD_SIDE = frozenset(
     "django horizon keystoneauth1 openstack openstack_auth"
     " openstack_dashboard".split()
 )
-DASHBOARD_OF_FPGAPOOL = frozenset({"fpgapool.osc.sdk", "fpgapool.vocabulary"})
+#: Of the product, Heat's resources use the same.
+HEAT_SIDE = frozenset({"heat", "openstack"})
+ASKS_THE_API = frozenset({"fpgapool.osc.sdk", "fpgapool.vocabulary"})
 #: What stands beside the product, and is not installed.
 BESIDE = frozenset({"demo", "reproduction", "tests"})
 #: Concurrency in this project is threads, but for programs that use asyncio.
@@ -212,16 +214,17 @@ def _problem_in_nova_filters(item: imports.Import) -> str | None:
     return "nova, keystoneauth1, oslo and itself only"
 
 
-def _problem_in_dashboard(item: imports.Import) -> str | None:
+def _problem_beside(item: imports.Import, side: frozenset[str]) -> str | None:
+    """Judge what asks the API from within another service."""
     root = item.target.split(".")[0]
     if root == "fpgapool":
-        if _within(item.target, DASHBOARD_OF_FPGAPOOL):
+        if _within(item.target, ASKS_THE_API):
             return None
         return "only the SDK and the words of fpgapool"
-    known = DASHBOARD_SIDE | sys.stdlib_module_names
-    if root in known or root == "fpgapool_dashboard":
+    itself = item.importer.split(".")[0]
+    if root in side | sys.stdlib_module_names | {itself}:
         return None
-    return "what Horizon has, the SDK and itself only"
+    return "what that service has, the SDK and itself only"
 
 
 def _problem_in_tempest_plugin(item: imports.Import) -> str | None:
@@ -244,7 +247,9 @@ def _problem(item: imports.Import) -> str | None:
     if item.importer.split(".")[0] == "fpgapool_nova_filters":
         return _problem_in_nova_filters(item)
     if item.importer.split(".")[0] == "fpgapool_dashboard":
-        return _problem_in_dashboard(item)
+        return _problem_beside(item, DASHBOARD_SIDE)
+    if item.importer.split(".")[0] == "fpgapool_heat":
+        return _problem_beside(item, HEAT_SIDE)
     if item.importer.split(".")[0] == "fpgapool_tempest_plugin":
         return _problem_in_tempest_plugin(item)
     return _problem_in_fpgapool(item)
@@ -312,6 +317,7 @@ def test_every_module_is_looked_at() -> None:
     assert {"fpgapool", "fpgapool.version", "fpgapool_nova_filters"} <= found
     assert "fpgapool_tempest_plugin.plugin" in found
     assert "fpgapool_dashboard.content.pool.tabs" in found
+    assert "fpgapool_heat.resources" in found
     assert {"fpgapool.core.state", "fpgapool.agent.worker"} <= found
 
 
@@ -400,6 +406,14 @@ PLANTED = {
         "from fpgapool.client import errors",
     ),
     "panels to others": ("../fpgapool_dashboard/a.py", "import requests"),
+    "Heat's resources to the rest of fpgapool": (
+        "../fpgapool_heat/a.py",
+        "from fpgapool.client import errors",
+    ),
+    "Heat's resources to others": (
+        "../fpgapool_heat/a.py",
+        "import requests",
+    ),
     "Tempest's plugin to the rest of fpgapool": (
         "../fpgapool_tempest_plugin/a.py",
         "from fpgapool.vocabulary import codes",
@@ -423,6 +437,7 @@ INNOCENT = {
     "db/b.py": "from fpgapool.vocabulary import codes\nimport sqlalchemy",
     "../fpgapool_nova_filters/b.py": "from nova.scheduler import filters\n"
     "from oslo_config import cfg",
+    "../fpgapool_heat/b.py": "from heat.engine import resource",
     "../fpgapool_tempest_plugin/b.py": "from fpgapool import client\n"
     "from tempest import test",
 }

@@ -17,7 +17,7 @@ from tests.unit.tree import ROOT
 VERSION = "1.2.3"
 DIRECTORIES = (
     *("devstack", "doc/source", "etc", "fpgapool"),
-    *("fpgapool_dashboard", "fpgapool_nova_filters"),
+    *("fpgapool_dashboard", "fpgapool_heat", "fpgapool_nova_filters"),
     *("fpgapool_tempest_plugin", "tools"),
 )
 
