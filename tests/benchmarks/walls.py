@@ -123,9 +123,9 @@ def _neighbour(plan: measure.Plan) -> list[measure.Row]:
             return sample
 
         for _ in range(plan.repetitions):
-            timer = threading.Event()
-            threading.Timer(0.01 if plan.tiny else 2.0, timer.set).start()
-            alone.append(_slow_pieces(others, timer))
+            over = threading.Event()
+            threading.Timer(0.01 if plan.tiny else 2.0, over.set).start()
+            alone.append(_slow_pieces(others, over))
             busy.append(beside("processor"))
             samples.append(beside("memory"))
     name = "99 of 100 pieces beside sessions that"

@@ -50,7 +50,8 @@ _LONGEST_RETRY_S = 60
 #: What is known of a session.
 _Known: TypeAlias = db_api.SessionHead | objects.SessionView
 
-#: The first version whose lists say why sessions wait.
+#: The first versions whose expected waits have ranges, and whose lists say why
+#: sessions wait.
 _WAITS_HAVE_RANGES = (1, 1)
 _LISTS_SAY_WHY = (1, 2)
 

@@ -162,13 +162,15 @@ class Requests:
             left_s = max(ends_s - time.monotonic(), LEAST_PAUSE_S)
             # Limit each attempt even if the caller allows hours: a service
             # that hangs never responds.
+            version = self._wanted
             response = self._send(
-                method, path, body, min(left_s, POLL_S + REQUEST_S)
+                method, path, body, version, min(left_s, POLL_S + REQUEST_S)
             )
             try:
                 return _document(response)
             except errors.RequestRejected as exc:
-                if self._is_too_new(exc):
+                is_refused = exc.code == codes.VERSION_NOT_ACCEPTABLE
+                if is_refused and version > self._needed:
                     # The API is of an earlier release.
                     self._wanted = self._needed
                     continue
@@ -179,13 +181,13 @@ class Requests:
                     raise
             pause(pause_s)
 
-    def _is_too_new(self, exc: errors.RequestRejected) -> bool:
-        """Whether an older version of the API would do."""
-        is_refused = exc.code == codes.VERSION_NOT_ACCEPTABLE
-        return is_refused and self._wanted > self._needed
-
     def _send(
-        self, method: str, path: str, body: Document | None, timeout_s: float
+        self,
+        method: str,
+        path: str,
+        body: Document | None,
+        version: tuple[int, int],
+        timeout_s: float,
     ) -> Any:
         """Return the response, even if it reports an error."""
         try:
@@ -197,7 +199,7 @@ class Requests:
                     method,
                     json=body or None,
                     headers=self._headers,
-                    microversion=".".join(map(str, self._wanted)),
+                    microversion=".".join(map(str, version)),
                     timeout=timeout_s,
                     raise_exc=False,
                     # Responses contain secrets.
