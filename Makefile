@@ -25,7 +25,7 @@ STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
 SHELL_SCRIPTS := devstack/plugin.sh devstack/settings devstack/lib/fpgapool \
     tests/functional/devstack/standins.sh tools/apt-install \
     tools/create-venv tools/install-browser tools/install-services \
-    tools/install-java tools/install-libvirt tools/install-simgrid tools/install-vm \
+    tools/install-java tools/install-languages tools/install-libvirt tools/install-simgrid tools/install-vm \
     tools/make-release .ci/run
 
 # Without git's history (an unpacked archive, or a checkout that belongs to
@@ -158,21 +158,43 @@ integration: openstack-venv ## run the tests with services of OpenStack only
 	@echo "== running the tests of fpgapool_nova_filters, beside Nova"
 	@$(NOVA_FILTERS_TESTS)
 
-# Selenium comes apart: no other test needs it.
-$(VENV)/.installed-browser: $(VENV)/.installed-test
+# Selenium and axe come apart: no other test needs them.
+$(VENV)/.installed-browser: $(VENV)/.installed-test tools/install-browser
+	@tools/install-browser
 	@echo "== installing what drives a browser into $(VENV)"
 	@$(PIP) 'selenium>=4.25'
+	@npm install --silent --no-save --ignore-scripts \
+	    --prefix $(VENV)/browser axe-core@4.14.1
 	@touch $@
 
 .PHONY: browser
 browser: $(VENV)/.installed-browser
-browser: ## install Chromium, Selenium and Prometheus if missing
+browser: ## install Chromium, Selenium, axe and Prometheus if missing
 	@tools/install-browser
 
 .PHONY: test-ui
 test-ui: openstack-venv browser ## test the live page in Chromium; minutes
 	@echo "== testing the live page and the dashboard"
 	@$(BIN)/python -m pytest tests/ui $(if $(PICTURE),--picture=$(PICTURE))
+
+# Apart from the rest: what only notebooks need.
+NOTEBOOK_VENV := .venv-notebooks
+NOTEBOOK_TOOLS := ipykernel nbclient nbformat 'pandas>=2.2,<3' pytest \
+    pytest-timeout pytest-xdist
+$(NOTEBOOK_VENV)/.installed: $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing Jupyter's kernel, pandas and fpgapool into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[allinone,sim]' \
+	    $(NOTEBOOK_TOOLS)
+	@touch $@
+
+.PHONY: notebook-venv
+notebook-venv: $(NOTEBOOK_VENV)/.installed
+
+.PHONY: test-notebooks
+test-notebooks: notebook-venv ## run the notebooks of the documentation
+	@echo "== running the notebooks of the documentation"
+	@$(NOTEBOOK_VENV)/bin/python -m pytest tests/notebooks
 
 # Apart from the rest: Spark is half a gigabyte.
 SPARK_VENV := .venv-spark
@@ -195,6 +217,16 @@ spark-venv: ## install Spark and, if missing, Java
 test-spark: spark-venv ## test fpgapool.spark with real executors; minutes
 	@echo "== testing fpgapool.spark"
 	@$(SPARK_VENV)/bin/python -m pytest tests/spark
+
+.PHONY: languages
+languages: ## install a C compiler and Node.js if missing
+	@tools/install-languages
+
+.PHONY: test-clients
+test-clients: $(VENV)/.installed-test languages
+test-clients: ## test the clients in C and JavaScript in a pool; seconds
+	@echo "== testing the clients in other languages"
+	@$(BIN)/python -m pytest tests/clients
 
 # Apart from the rest: Ansible with its collections is half a gigabyte.
 DEPLOY_VENV := .venv-deploy
@@ -230,6 +262,40 @@ tempest-venv: $(TEMPEST_VENV)/.installed ## install Tempest with its plugin
 test-tempest: openstack-venv tempest-venv ## run the plugin of Tempest; minutes
 	@echo "== testing a pool beside Nova with Tempest"
 	@$(BIN)/python -m pytest --capture=no tests/tempest
+
+# Apart from the rest: Horizon stands on a machine of its own, too.
+HORIZON_VENV := .venv-horizon
+$(HORIZON_VENV)/.installed: $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing Horizon and fpgapool into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[dashboard]'
+	@touch $@
+
+.PHONY: horizon-venv
+horizon-venv: browser $(HORIZON_VENV)/.installed
+horizon-venv: ## install Horizon with the panels, and Chromium if missing
+
+.PHONY: test-horizon
+test-horizon: openstack-venv horizon-venv ## test Horizon's panels; minutes
+	@echo "== testing the panels of Horizon in Chromium"
+	@$(BIN)/python -m pytest tests/horizon
+
+# Heat stands on a machine of its own, too. Its database is MariaDB.
+HEAT_VENV := .venv-heat
+$(HEAT_VENV)/.installed: $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing Heat and fpgapool into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[heat,mysql]'
+	@touch $@
+
+.PHONY: heat-venv
+heat-venv: $(HEAT_VENV)/.installed
+heat-venv: ## install Heat with the resources if missing
+
+.PHONY: test-heat
+test-heat: openstack-venv heat-venv ## test Heat's resources; a minute
+	@echo "== testing the resources of Heat"
+	@$(BIN)/python -m pytest tests/heat
 
 # The release before, with the versions that its own tests passed with. Its
 # tests come, too: its clients are theirs.
@@ -358,8 +424,9 @@ docs: $(VENV)/.installed-test ## make the documentation, in build/docs
 	    build/docs/releasenotes
 	@echo "wrote build/docs/html/index.html"
 
-# A warning is an error.
-SPHINX_OPTIONS := --fail-on-warning --keep-going --quiet -b html
+# A warning is an error.  All pages are read: of a page that has not changed
+# Sphinx would leave out what the search knows by '.. index::'.
+SPHINX_OPTIONS := --fail-on-warning --fresh-env --keep-going --quiet -b html
 
 .PHONY: format
 format: $(VENV)/.installed-test ## format the sources and sort imports
@@ -380,9 +447,21 @@ FREEZE := -m pip --disable-pip-version-check freeze --all --exclude pip \
     --exclude-editable
 ONLY_TEMPEST := defusedxml|fixtures|invoke|paramiko|PyNaCl|python-subunit
 ONLY_TEMPEST := $(ONLY_TEMPEST)|stestr|tempest|testtools|tomlkit|voluptuous
+ONLY_HORIZON := XStatic.*|Django|asgiref|django[-_].*|horizon|libsass
+ONLY_HORIZON := $(ONLY_HORIZON)|osprofiler|pyOpenSSL|python-memcached|qrcode
+ONLY_HORIZON := $(ONLY_HORIZON)|python-(cinder|glance|nova|swift)client|rcssmin
+ONLY_HORIZON := $(ONLY_HORIZON)|rjsmin|semantic.version|sqlparse|warlock
+ONLY_HEAT := aodhclient|cotyledon|croniter|docker|lxml|ncclient|neutron-lib
+ONLY_HEAT := $(ONLY_HEAT)|openstack-heat|os-(ken|traits)|oslo.versionedobjects
+ONLY_HEAT := $(ONLY_HEAT)|ovs|pecan|python-(barbican|blazar|designate)client
+ONLY_HEAT := $(ONLY_HEAT)|python-(heat|ironic|magnum|mistral|neutron)client
+ONLY_HEAT := $(ONLY_HEAT)|python-(octavia|trove|zaqar|zun)client|setproctitle
+ONLY_HEAT := $(ONLY_HEAT)|tenacity|websocket-client|yaql
 .PHONY: constraints
 constraints: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed
 constraints: $(SPARK_VENV)/.installed $(TEMPEST_VENV)/.installed
+constraints: $(HORIZON_VENV)/.installed $(HEAT_VENV)/.installed
+constraints: $(NOTEBOOK_VENV)/.installed
 constraints: ## write the installed versions to constraints.txt
 	@{ echo "# Versions that all tests have passed with; install.rst says what"; \
 	    echo "# for. Written by 'make constraints', after 'make test-all'."; \
@@ -390,8 +469,14 @@ constraints: ## write the installed versions to constraints.txt
 	        $(OPENSTACK_VENV)/bin/python $(FREEZE) | grep '^pyuwsgi=='; \
 	        $(SPARK_VENV)/bin/python $(FREEZE) \
 	            | grep -E '^(pandas|py4j|pyarrow|pyspark)=='; \
+	        $(NOTEBOOK_VENV)/bin/python $(FREEZE) \
+	            | grep -E '^(ipykernel|nbclient|nbformat)=='; \
 	        $(TEMPEST_VENV)/bin/python $(FREEZE) \
 	            | grep -E '^($(ONLY_TEMPEST))=='; \
+	        $(HORIZON_VENV)/bin/python $(FREEZE) \
+	            | grep -E '^($(ONLY_HORIZON))=='; \
+        $(HEAT_VENV)/bin/python $(FREEZE) \
+            | grep -E '^($(ONLY_HEAT))=='; \
 	    } | LC_ALL=C sort --ignore-case; } >constraints.txt
 	@echo "wrote constraints.txt"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Wait for two sessions at the same time."""
+"""Use sessions with asyncio, without threads."""
 
 import asyncio
 
@@ -11,18 +11,14 @@ async def main() -> None:
     data = b"hello world"
     async with asyncio.timeout(60):
         # A timeout here ends the sessions, and gives their slots back.
-        strong, old = await asyncio.gather(
-            asyncio.wrap_future(client.submit("sha", data)),
-            asyncio.wrap_future(client.submit("sha", data, algorithm="sha1")),
+        (strong, _), (old, _) = await asyncio.gather(
+            client.aio.run_buffer("sha", data),
+            client.aio.run_buffer("sha", data, params={"algorithm": "sha1"}),
         )
     print(strong.hex(), old.hex())
 
-    # Calls that block have threads of their own.
-    session = await asyncio.to_thread(client.acc_open, "copy", len(data))
-    with session:
-        session.pin[: len(data)] = data
-        output = await asyncio.to_thread(session.run, len(data))
-        print(bytes(output))
+    async with await client.aio.acc_open("copy", len(data)) as session:
+        print(bytes(await session.run(data)))
 
 
 asyncio.run(main())

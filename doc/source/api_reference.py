@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The reference of the REST API as a page, from its routes."""
+"""The reference of the REST API as pages, from its routes.
+
+A page for each resource, and one that lists all operations.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,59 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-_HEADING = """\
+_HEAD = """\
 .. SPDX-License-Identifier: Apache-2.0
 
 .. Written by 'make docs' from fpgapool/api/routes.py; do not edit.
+"""
 
+_INDEX = f"""\
+{_HEAD}
 =============
 API reference
 =============
 
 The same reference as OpenAPI: ``/v1/openapi.json``. :doc:`/user/api` describes
-the rules common to all operations.
+the rules common to all operations. A page for each resource has their queries,
+requests and answers:
 """
 
+#: Of routes that belong to another resource than the one in their path.
+_RESOURCES = {"": "versions", "openapi.json": "versions"}
 
-def reference(routes: Iterable[Any]) -> str:
-    """Return the API's reference as a page of reStructuredText."""
-    parts = [_HEADING]
+
+def reference(routes: Iterable[Any]) -> dict[str, str]:
+    """Return pages of reStructuredText by their names.
+
+    The page ``api-ref`` lists all operations; the others are in ``api``.
+    """
+    resources: dict[str, list[Any]] = {}
     for route in routes:
-        parts += _section(route)
-    return "\n".join(parts).rstrip() + "\n"
+        resources.setdefault(_resource(route.path), []).append(route)
+    pages = {"api-ref": "\n".join(_index(resources)).rstrip() + "\n"}
+    for name, members in resources.items():
+        title = f"API: {name}"
+        parts = [_HEAD, "=" * len(title), title, "=" * len(title), ""]
+        for route in members:
+            parts += _section(route)
+        pages[f"api/{name}"] = "\n".join(parts).rstrip() + "\n"
+    return pages
+
+
+def _resource(path: str) -> str:
+    name = path.removeprefix("/v1").removeprefix("/").partition("/")[0]
+    return _RESOURCES.get(name, name)
+
+
+def _index(resources: Mapping[str, list[Any]]) -> Iterator[str]:
+    yield _INDEX
+    yield ".. toctree::\n   :hidden:\n"
+    for name in resources:
+        yield f"   api/{name}"
+    for name, members in resources.items():
+        yield f"\n.. rubric:: :doc:`api/{name}`\n"
+        for route in members:
+            yield f"| ``{route.method} {route.path}``: {route.summary}"
 
 
 def _section(route: Any) -> Iterator[str]:

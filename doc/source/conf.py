@@ -20,19 +20,26 @@ extensions = [
 project = "fpgapool"
 copyright = "the fpgapool contributors"
 root_doc = "index"
-html_theme = "alabaster"
-html_theme_options = {
-    "description": "A pool of FPGAs for OpenStack clouds",
-    "page_width": "70em",
-    "body_max_width": "52em",
-    # Where 'make docs' puts them.
-    "extra_nav_links": {"Release notes": "../releasenotes/index.html"},
-}
+html_title = project
+# Furo has a dark mode, "on this page" and a menu for phones, and loads nothing
+# from elsewhere.  openstackdocstheme has no dark mode, brings Bootstrap and
+# jQuery, and shows the links of openstack.org, to which fpgapool does not
+# belong.
+html_theme = "furo"
 html_sidebars = {
-    "**": ["about.html", "searchfield.html", "navigation.html"],
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "release-notes.html",
+        "sidebar/scroll-end.html",
+    ],
 }
+html_copy_source = False
 html_static_path = ["static"]
-html_css_files = ["tables.css"]
+html_css_files = ["cards.css", "pictures.css", "tables.css"]
+templates_path = ["templates"]
 
 # Writes static/fpgapool.conf.sample.
 config_generator_config_file = [
@@ -53,8 +60,12 @@ def _write_reference(_app: Any) -> None:
 
     from fpgapool.api import routes
 
-    page = api_reference.reference(routes.ROUTES)
-    (_HERE / "reference/api-ref.rst").write_text(page)
+    (_HERE / "reference/api").mkdir(exist_ok=True)
+    for name, page in api_reference.reference(routes.ROUTES).items():
+        path = _HERE / f"reference/{name}.rst"
+        # What is as it was is not built again.
+        if not path.exists() or path.read_text() != page:
+            path.write_text(page)
 
 
 def setup(app: Any) -> None:

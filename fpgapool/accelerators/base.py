@@ -21,6 +21,7 @@ import typing
 from fpgapool.vocabulary import arrays
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import platforms
 from fpgapool.vocabulary import shapes
 
@@ -376,8 +377,7 @@ def load_profile(name: str) -> Profile:
     if path is None:
         raise AcceleratorError(
             codes.UNKNOWN_ACCELERATOR,
-            f"unknown accelerator {name!r};"
-            f" known accelerators: {', '.join(profile_names())}",
+            names.unknown_accelerator(name, profile_names()),
         )
     profile = _read_version(path, _version_of(path))
     if profile.name != name:

@@ -57,11 +57,14 @@ class Reporter:
     def stop(self) -> None:
         self._serving = False
 
-    def soon(self) -> None:
-        """Report changes soon, or immediately if a slot has become free."""
+    def soon(self, *, at_once: bool = False) -> None:
+        """Report changes soon, or immediately if a slot has become free.
+
+        :param at_once: whether its next holder has begun already.
+        """
         if not self._serving or self._pending:
             return
-        if self.busy < self._most_busy:
+        if at_once or self.busy < self._most_busy:
             # Report all changes of this turn of the loop together.
             self._pending = True
             self.loop.call(self._report)

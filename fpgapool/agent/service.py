@@ -462,11 +462,11 @@ class Agent:
         slot = self.table.slot(key)
         before = slot.standing()
         effects = event(self.table, key, *arguments, self._clock.now())
-        result = slot.last_result
-        if self._counts.count_result(key, result) and result is not None:
-            self._traces.ended(key, result, slot.status, self._clock.now())
-            self._tell_end(key, result)
-        elif event is table.SlotTable.worker_prepared:
+        for result in (slot.previous_result, slot.last_result):
+            if self._counts.count_result(key, result) and result is not None:
+                self._traces.ended(key, result, slot.status, self._clock.now())
+                self._tell_end(key, result)
+        if event is table.SlotTable.worker_prepared:
             generation = typing.cast(int, arguments[0])
             self._traces.prepared(key, generation, self._clock.now())
         if slot.standing() != before:
@@ -526,8 +526,8 @@ class Agent:
                     self._reporter.prepared(effect)
                 case orders.KeepGroup(epoch, order):
                     self.desks.keep(epoch, order)
-                case orders.Changed():
-                    self._reporter.soon()
+                case orders.Changed(at_once):
+                    self._reporter.soon(at_once=at_once)
 
     def _send_order(self, order: orders.ToWorker) -> None:
         if order.operation == "assign":

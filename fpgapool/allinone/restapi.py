@@ -11,15 +11,14 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpgapool.allinone import webserver
+from fpgapool.allinone import wiring
 from fpgapool.api import app
 from fpgapool.api import metrics as api_metrics
+from fpgapool.api.ui import recall
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import pulse
 
 LOG = logging.getLogger(__name__)
-
-#: There is no authentication, so listen only on this machine.
-ADDRESS = "127.0.0.1"
 
 # Two thirds of them may wait for sessions.
 _THREADS = 256
@@ -48,20 +47,21 @@ class RestAPI:
         self._on_failure = on_failure
         self._metrics = api_metrics.endpoint(conf, self._backends.metrics)
         self._server = webserver.make(
-            (ADDRESS, port),
+            (wiring.API_ADDRESS, port),
             app.build(conf, self._backends),
             _THREADS,
             stop_s=_STOP_S,
         )
         self._server.error_log = _log
         self._pulse = pulse.Pulse(self._backends.conductor, app.PROGRAM)
+        self._sampler = recall.Sampler(self._backends)
         self._thread = threading.Thread(target=self._run, name="rest-api")
 
     @property
     def url(self) -> str:
         """The API's URL; valid once the server has started."""
         _, port = self._server.bind_addr
-        return f"http://{ADDRESS}:{port}"
+        return f"http://{wiring.API_ADDRESS}:{port}"
 
     def start(self) -> None:
         """Start listening.
@@ -72,6 +72,7 @@ class RestAPI:
         self._metrics.start()
         self._server.prepare()
         self._pulse.start()
+        self._sampler.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -81,6 +82,7 @@ class RestAPI:
         if self._thread.is_alive():
             self._thread.join()
         self._metrics.stop()
+        self._sampler.stop()
         self._pulse.stop()
 
     def _run(self) -> None:

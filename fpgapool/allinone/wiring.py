@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -43,6 +44,10 @@ LONGEST_WAIT_S_PER_BYTE = 0.1
 
 #: How long a worker lives if this process ends before contacting it.
 WORKER_ORPHAN_S = 10
+
+#: Where the REST API listens: only on this machine, as there is no
+#: authentication.
+API_ADDRESS = "127.0.0.1"
 
 MAX_HOSTS = 64
 MAX_SLOTS = 256
@@ -86,11 +91,25 @@ class Cluster:
         index = self.host_names().index(host_name)
         return len(range(index, self.boards, self.hosts))
 
+    def rates_text(self) -> str:
+        """Return how its rates differ from those of boards; empty: not."""
+        if self.driver != EMULATOR or self.rate_scale == 1.0:
+            return ""
+        if self.rate_scale is None:
+            return "rates unlimited"
+        return f"rates scaled by {self.rate_scale:g}"
+
     def slot_count(self) -> int:
         """Return the number of slots, or 1 if the driver discovers them."""
         if self.driver != EMULATOR:
             return 1
         return self.boards * self.slots
+
+
+#: Model of the emulated boards; a scale of the rates follows.
+EMULATED = "emulated"
+# What descriptions of accelerators say of the rates of a pool.
+_RATES = re.compile(r" \(rates [^()]*\)$")
 
 
 def _invalid(reason: str) -> exception.ConfigurationError:
@@ -115,7 +134,7 @@ def configure(
     """
     arguments = _arguments(where, config_files, verbose)
     conf = config.init(PROGRAM, arguments)
-    _prepare_database(conf)
+    _prepare_database(conf, cluster.rates_text())
     _set_defaults(conf, cluster.rate_scale or 1.0)
     if strategy is not None:
         conf.set_override("strategy", strategy, group="conductor")
@@ -192,22 +211,30 @@ worker_orphan_s = {WORKER_ORPHAN_S}
 """
 
 
-def _prepare_database(conf: cfg.ConfigOpts) -> None:
-    """Create or migrate the tables, and add the built-in accelerators."""
+def _prepare_database(conf: cfg.ConfigOpts, rates: str) -> None:
+    """Create or migrate the tables, and add the built-in accelerators.
+
+    :param rates: what their descriptions say of the rates; may be empty.
+    """
     database = db_api.Database.from_conf(conf, read_timeout_s=None)
     try:
         migration.sync(database.engine, "head")
-        # Do not overwrite accelerators: a user may have adapted them.
-        present = {record.name for record in database.accelerators()}
-        database.upsert_accelerators(
-            [
-                db_api.AcceleratorRecord(
-                    name=name, profile=dataclasses.asdict(profile)
-                )
-                for name, profile in accelerators.load_profiles().items()
-                if name not in present
-            ]
-        )
+        present = {one.name: one for one in database.accelerators()}
+        changed = []
+        for name, profile in accelerators.load_profiles().items():
+            own = profile.description
+            record = present.get(name) or db_api.AcceleratorRecord(
+                name=name, profile=dataclasses.asdict(profile)
+            )
+            before = record.profile["description"]
+            described = f"{own} ({rates})" if rates else own
+            # Do not overwrite accelerators: a user may have adapted them.
+            if name not in present or (
+                before != described and _RATES.sub("", before) == own
+            ):
+                adapted = {**record.profile, "description": described}
+                changed.append(dataclasses.replace(record, profile=adapted))
+        database.upsert_accelerators(changed)
     finally:
         database.close()
 
@@ -310,11 +337,18 @@ def _opencl(
 
 def _boards(cluster: Cluster, count: int) -> dict[str, object]:
     scale: dict[str, object] = {"unlimited": True}
+    model = f"{EMULATED}-unlimited"
     if cluster.rate_scale is not None:
         scale = {"rate_scale": cluster.rate_scale}
+        # Names have no plus sign.
+        factor = f"{cluster.rate_scale:g}".replace("+", "")
+        model = f"{EMULATED}-x{factor}"
+    if not cluster.rates_text():
+        model = EMULATED
     boards = [
         {
             "name": f"board{number}",
+            "model": model,
             "dma_bytes_per_s": DMA_BYTES_PER_S,
             "programming_time_s": PROGRAMMING_TIME_S,
             "slots": cluster.slots,

@@ -39,6 +39,8 @@ from fpgapool.api.http import threads
 from fpgapool.api.http import tokens
 from fpgapool.api.http import validation
 from fpgapool.api.ui import page
+from fpgapool.api.ui import recall
+from fpgapool.api.ui import reentry
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.clients import nova
@@ -106,8 +108,11 @@ def load() -> middleware.Application:
 def _start_more(conf: cfg.ConfigOpts, backends: calls.Backends) -> None:
     """Start what needs threads."""
     pulse = pulses.Pulse(backends.conductor, PROGRAM)
+    sampler = recall.Sampler(backends)
     pulse.start()
+    sampler.start()
     atexit.register(pulse.stop)
+    atexit.register(sampler.stop)
     try:
         tracing.start(conf, PROGRAM)
         # Signals belong to the web server.
@@ -224,28 +229,34 @@ def build(
     # The order of the middleware matters; this explains it from the inside
     # out. The context contains the result of authentication. Tokens of
     # instances are checked before Keystone's middleware, which would reject
-    # them. Public documents, the live page and the health check need no
-    # authentication. All of these need the addresses that the proxy reports,
-    # but a proxy must not make a request look local, so noauth uses the
-    # address that the server itself saw. The shield handles errors outside
-    # Falcon, which handles the version and the operation. CORS comes before
-    # authentication, because browsers send preflight requests without a
-    # token. All log lines and errors need the request's ID, so it is set
-    # first.
+    # them. Public documents, the files of the live page, what a browser keeps
+    # of a sign-in, and the health check need no authentication. All of these
+    # need the addresses that the proxy reports, but a proxy must not make a
+    # request look local, so noauth uses the address that the server itself
+    # saw. The shield handles errors outside Falcon, which handles the version
+    # and the operation. CORS comes before authentication, because browsers
+    # send preflight requests without a token. All log lines and errors need
+    # the request's ID, so it is set first.
     options = conf.vendordata
+    was = recall.Recall(backends)
+    inside = _choice(lambda path: was if path == recall.PATH else handlers)
     known = instances.InstanceAuth(
-        _authenticated(conf, middleware.Context(handlers)),
+        _authenticated(conf, middleware.Context(inside)),
         handlers,
         backends.database,
         ratelimit.Limiter(options.requests_per_s, options.burst),
         conf.api.retry_after_s,
     )
     live_page = page.Page.from_conf(conf)
+    others = {
+        **dict.fromkeys(public, handlers),
+        "/": page.Front(handlers),
+        recall.PATH: known,
+        reentry.PATH: reentry.Reentry(),
+    }
 
     def inner(path: str) -> middleware.Application:
-        if path in public:
-            return handlers
-        return live_page if page.is_page(path) else known
+        return others.get(path) or (live_page if page.is_page(path) else known)
 
     app = _choice(inner)
     # Creating it registers its option. It is only used if that is set, because

@@ -32,6 +32,7 @@ from fpgapool.api.http import crowd
 from fpgapool.api.http import errors
 from fpgapool.api.http import microversion
 from fpgapool.api.http import rights
+from fpgapool.api.ui import memory as memories
 from fpgapool.bitstreams import base as stores
 from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library as libraries
@@ -126,6 +127,7 @@ class Backends:
         they are in Keystone.
     :ivar files: the store of bitstreams; None if the pool has none.
     :ivar vendordata: the part that answers Nova; None if there is none.
+    :ivar memory: what the live page knows of the last hours.
     :ivar builtins: accelerators that slots run without a file, by shape.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
     :ivar sessions: heads of sessions, by ID; None for an ID without a row.
@@ -147,6 +149,9 @@ class Backends:
     clock: Callable[[], float] = time.monotonic
     lists: caches.Texts = dataclasses.field(default_factory=caches.Texts)
     default_limits: Mapping[str, int] | None = None
+    memory: memories.Memory = dataclasses.field(
+        default_factory=memories.Memory
+    )
 
     def __post_init__(self) -> None:
         self.crowd = crowd.Crowd(

@@ -10,7 +10,8 @@ share. :func:`run_array`, and the functions of :mod:`fpgapool.client.arrays`,
 process NumPy arrays; :func:`map` processes many inputs, and :func:`submit` one
 in the background. Importing this package loads only the standard library.
 
-Programs need only this module, ``arrays`` and ``errors``. Internally,
+Programs need only this module, ``aio``, ``alignments``, ``arrays`` and
+``errors``. Internally,
 ``transfers`` moves whole inputs through ``sessions`` and ``groups``, which
 send data to slots over ``links`` and requests to the pool through ``doors``.
 ``options`` defines the session options that all functions share.
@@ -20,6 +21,8 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
+    from fpgapool.client import aio as aio
+    from fpgapool.client import alignments as alignments
     from fpgapool.client import arrays as arrays
     from fpgapool.client import errors as errors
     from fpgapool.client.arrays import run_array as run_array
@@ -97,6 +100,8 @@ _MODULES = {
     "acc_open": "sessions.opening",
     "acc_run": "sessions.opening",
     "accelerators": "listing",
+    "aio": "",
+    "alignments": "",
     "arrays": "",
     "errors": "",
     "group_open": "groups.group",

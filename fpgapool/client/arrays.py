@@ -23,6 +23,7 @@ from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.client.doors import asking
+from fpgapool.client.sessions import blocks
 from fpgapool.client.sessions import software
 from fpgapool.client.transfers import transfer
 from fpgapool.common.channels import channel
@@ -60,7 +61,8 @@ def run_array(
     The array may be empty, and need not be contiguous. It must not change
     during the call. If you need a report, use :func:`run_buffer`.
 
-    :param array: the input; anything that ``numpy.asarray`` accepts.
+    :param array: the input; anything that ``numpy.asarray`` accepts, or a
+        :class:`fpgapool.client.Block` of an array.
     :param convert: whether to convert numbers of a different type, if the
         accelerator's type can represent all of them; floating-point numbers
         are rounded. If False, a different type is an error.
@@ -83,6 +85,8 @@ def run_array(
 def fft(
     frames: ArrayLike,
     *,
+    n: int | None = None,
+    axis: int = -1,
     inverse: bool = False,
     norm: str = "backward",
     convert: bool = False,
@@ -91,15 +95,41 @@ def fft(
 ) -> numpy.typing.NDArray[numpy.complex64]:
     """Transform frames with the accelerator ``fft``, like ``numpy.fft.fft``.
 
-    :param frames: array of ``complex64``; the last dimension is a frame.
+    :param frames: array of ``complex64``, or of real numbers, which are
+        rounded to single precision.
+    :param n: length of the transform; frames are cut, or filled up with
+        zeros. None means their own length.
+    :param axis: the dimension that is a frame.
     :param norm: ``backward``, ``forward`` or ``ortho``, as in NumPy.
-    :param convert: as in :func:`fpgapool.client.run_array`, like the rest.
-    :returns: array of ``complex64`` with the same shape.
+    :param convert: whether to round complex numbers of another type.
+    :returns: array of ``complex64`` with the same shape, but for ``n``.
+    :raises errors.InvalidRequest: with code ``INVALID_INPUT`` if there is no
+        such dimension, or ``n`` is less than 1.
     :raises: as :func:`fpgapool.client.run_array`.
     """
+    import numpy
+
+    array = _as_array(numpy, frames)
+    if not -array.ndim <= axis < array.ndim:
+        raise _unfit(
+            "fft", f"has no axis {axis} in an array of shape {array.shape}"
+        )
+    array = numpy.moveaxis(array, axis, -1)
+    if n is not None:
+        array = _resized(numpy, array, n)
+    real = array.dtype.kind in "biuf"
     params = {"inverse": inverse, "norm": norm}
-    call = Call("fft", "fft", {**params, **options}, convert=convert)
-    return call.run_array(frames, timeout_s)
+    call = Call("fft", "fft", {**params, **options}, convert=convert or real)
+    return numpy.moveaxis(call.run_array(array, timeout_s), -1, axis)
+
+
+def _resized(numpy: Any, array: Array, length: int) -> Array:
+    """Cut the last dimension, or fill it up with zeros."""
+    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+        raise _unfit("fft", f"n must be an integer of at least 1: {length!r}")
+    array = array[..., :length]
+    missing = length - array.shape[-1]
+    return numpy.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
 
 
 @session_options.accepted
@@ -420,6 +450,10 @@ class Call:
 
 
 def _as_array(numpy: Any, data: Any) -> Array:
+    if isinstance(data, blocks.Block):
+        data = data.source
+    if hasattr(data, "__dlpack__") and not _is_readable(data):
+        return _of_device(numpy, data)
     if isinstance(data, numpy.ma.MaskedArray):
         raise errors.InvalidRequest(
             codes.INVALID_INPUT,
@@ -430,6 +464,34 @@ def _as_array(numpy: Any, data: Any) -> Array:
     except (TypeError, ValueError) as exc:
         raise errors.InvalidRequest(
             codes.INVALID_INPUT, f"the data is not an array: {exc}"
+        ) from None
+    return array
+
+
+def _is_readable(data: Any) -> bool:
+    """Return whether NumPy can read an object without DLPack."""
+    if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        return True
+    try:
+        memoryview(data)
+    except TypeError:
+        return False
+    return True
+
+
+def _of_device(numpy: Any, data: Any) -> Array:
+    """Take an array that another library has, without copying it.
+
+    :raises errors.InvalidRequest: if it is not in this machine's memory.
+    """
+    try:
+        array: Array = numpy.from_dlpack(data)
+    except (BufferError, RuntimeError, TypeError, ValueError) as exc:
+        raise errors.InvalidRequest(
+            codes.INVALID_INPUT,
+            f"the {type(data).__name__} is not in this machine's memory, or "
+            f"has a type that NumPy lacks; copy it there first, such as with "
+            f".cpu() or .get() ({exc})",
         ) from None
     return array
 

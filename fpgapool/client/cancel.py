@@ -9,6 +9,7 @@ import threading
 from typing import Protocol
 
 from fpgapool.client import errors
+from fpgapool.common.channels import waits
 
 # How often to check a plain Event, which cannot call back.
 _EVENT_POLL_S = 0.1
@@ -62,7 +63,7 @@ class CancelToken:
 
         :raises errors.Cancelled: as soon as the token is cancelled.
         """
-        if self._event.wait(timeout_s):
+        if waits.for_event(self._event, timeout_s):
             raise errors.Cancelled()
 
     def attach(self, attached: Stoppable) -> None:

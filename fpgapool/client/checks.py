@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import math
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Any
 from typing import TypeVar
 
 from fpgapool.client import errors
+from fpgapool.client import typed
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
@@ -198,25 +200,32 @@ def _json_value(item: object, label: str) -> object:
     )
 
 
-def params_schema(
-    values: Mapping[str, Any], schema: Mapping[str, Any]
-) -> None:
+def params_schema(values: dict[str, Any], schema: Mapping[str, Any]) -> None:
     """Check parameters against the schema of their accelerator.
 
+    :param values: the parameters; valid ones that are :class:`typed.Typed` are
+        replaced by what they stand for.
     :raises errors.InvalidParams: if one is invalid; the message omits its
-        value, which may be a key.
+        value, which may be a key. Nothing has changed.
     """
     schema_check(schema)(values)
 
 
 def schema_check(
     schema: Mapping[str, Any],
-) -> Callable[[Mapping[str, Any]], None]:
+) -> Callable[[dict[str, Any]], None]:
     """Return a check like :func:`params_schema`, for repeated use."""
 
-    def check(values: Mapping[str, Any]) -> None:
-        if not _certainly_satisfies(values, schema):
-            validate(values)
+    def check(values: dict[str, Any]) -> None:
+        meant = typed.fitted(values, schema, _has_plain_form, fault)
+        found = {**values, **meant}
+        if not _certainly_satisfies(found, schema):
+            validate(found)
+        values.update(meant)
+
+    def fault(value: Any, part: Any) -> str | None:
+        one = _first_error(validator().evolve(schema=part), value)
+        return None if one is None else str(one.validator)
 
     @functools.cache
     def validator() -> Any:
@@ -225,14 +234,18 @@ def schema_check(
 
         return jsonschema.validators.validator_for(schema)(schema)
 
-    def validate(values: Mapping[str, Any]) -> None:
-        from jsonschema import exceptions
-
-        error = exceptions.best_match(validator().iter_errors(dict(values)))
+    def validate(values: dict[str, Any]) -> None:
+        error = _first_error(validator(), values)
         if error is not None:
             raise errors.InvalidParams(_describe(error))
 
     return check
+
+
+def _first_error(validator: Any, value: Any) -> Any:
+    from jsonschema import exceptions
+
+    return exceptions.best_match(validator.iter_errors(value))
 
 
 def _certainly_satisfies(
@@ -302,4 +315,35 @@ def _describe(error: Any) -> str:
     if error.validator == "pattern" and "description" in error.schema:
         # Quote the description; the message must not show the value.
         return f"{path}: must be: {error.schema['description']}"
+    describe = _RULES.get(error.validator)
+    if describe is not None:
+        return f"{path}: must be {describe(error.validator_value)}"
     return f"{path}: must satisfy {error.validator} {error.validator_value}"
+
+
+_TYPES = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "null": "null",
+    "number": "a number",
+    "object": "an object",
+    "string": "a string",
+}
+
+
+def _types(names: str | list[str]) -> str:
+    found = [names] if isinstance(names, str) else names
+    return " or ".join(_TYPES.get(name, name) for name in found)
+
+
+_RULES: dict[str, Callable[[Any], str]] = {
+    "enum": lambda choices: f"one of {', '.join(map(_json, choices))}",
+    "maximum": lambda most: f"at most {most}",
+    "minimum": lambda least: f"at least {least}",
+    "type": _types,
+}
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import os
 import typing
+from collections.abc import Sequence
 
 from fpgapool.client import errors
+from fpgapool.client import log
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import poolapi
+from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
 if typing.TYPE_CHECKING:
@@ -33,14 +36,18 @@ def find(
 
     :param finder: finder of Nova's data; None means the process's own.
     :returns: path of the front door's socket, or the API.
-    :raises errors.FrontDoorUnavailable: if there is none; the message lists
-        the places that were tried.
+    :raises errors.FrontDoorUnavailable: if there is none; ``places`` lists
+        where the library looked.
     :raises errors.InvalidRequest: if a variable is invalid.
     """
     try:
-        return frontdoor.default_path()
+        path = frontdoor.default_path()
+        log.debug("The pool is at the front door %s", path)
+        return path
     except errors.FrontDoorUnavailable as exc:
-        return _api(finder, pause, exc.message)
+        no_door = exc.places
+    # Nova, and what names a cloud, may have to be asked.
+    return waits.offload(lambda: _api(finder, pause, no_door))
 
 
 def find_groups(
@@ -56,7 +63,9 @@ def find_groups(
 
 
 def _api(
-    finder: instance.Finder | None, pause: doors.Pause, no_door: str
+    finder: instance.Finder | None,
+    pause: doors.Pause,
+    no_door: Sequence[errors.Place],
 ) -> poolapi.PoolApi:
     named = _named_api()
     if named is not None:
@@ -66,11 +75,8 @@ def _api(
     finder = finder or instance.FINDER
     credentials, places = finder.find(pause=pause)
     if credentials is None:
-        raise errors.FrontDoorUnavailable(
-            f"{no_door}; neither {instance.API_URL} nor"
-            f" {_CLOUD_VARIABLES[0]} is set, and Nova provides no data about"
-            f" the pool to this machine: {'; '.join(places)}"
-        )
+        raise errors.no_pool([*no_door, *places])
+    log.debug("The pool is at the API that Nova names")
     return _of_nova(finder, pause, credentials, ())
 
 
@@ -80,11 +86,14 @@ def _named_api() -> poolapi.PoolApi | None:
 
     credentials = instance.from_environment(os.environ)
     if credentials is not None:
+        log.debug("The pool is at the API that the token's variables name")
         return poolapi.PoolApi.of_instance(credentials)
     url = os.environ.get(instance.API_URL)
     if url:
+        log.debug("The pool is at the API that %s names", instance.API_URL)
         return poolapi.PoolApi.at(url)
     if any(os.environ.get(name) for name in _CLOUD_VARIABLES):
+        log.debug("The pool is at the API of the cloud in variables OS_...")
         return poolapi.PoolApi.from_cloud()
     return None
 
@@ -105,8 +114,8 @@ def _of_nova(
         raise errors.RequestRejected(
             codes.UNAUTHORIZED,
             f"{reason}; Nova has no other token for this machine:"
-            f" {'; '.join(places)}. Revoked tokens are not replaced: use an"
-            " application credential, or a different instance",
+            f" {'; '.join(map(str, places))}. Revoked tokens are not replaced:"
+            " use an application credential, or a different instance",
         )
 
     return poolapi.PoolApi.of_instance(found, renew)

@@ -11,9 +11,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
+import functools
 import sys
 import types
+from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
 from typing import Self
 
 from fpgapool.vocabulary import codes
@@ -24,6 +29,11 @@ _PACKAGE = __name__.partition(".")[0]
 # Directions of data, as the client sees them.
 INPUT = "input"
 OUTPUT = "output"
+
+NO_POOL = (
+    "No pool found. Start one: fpgapool-allinone, or set FPGAPOOL_SOCKET,"
+    " FPGAPOOL_API_URL or OS_CLOUD"
+)
 
 # The process, or the machine, has no free file descriptor.
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
@@ -42,6 +52,16 @@ class FpgapoolError(exceptions.CodedError):
 
     index: int | None = None
     request_id: str | None = None
+    # The class that was called, if the code has chosen this one.
+    _called: type[FpgapoolError] | None = None
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message)
+        self.__class__ = _class_for(type(self), code)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        called = self._called or type(self)
+        return _made_again, (called, self.code, self.args), self.__dict__
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -97,11 +117,39 @@ class Cancelled(FpgapoolError):
         super().__init__(codes.CANCELLED, message)
 
 
-class FrontDoorUnavailable(FpgapoolError):
-    """There is no front door, or it does not respond."""
+class Place(NamedTuple):
+    """A place that does not lead to a pool.
 
-    def __init__(self, message: str) -> None:
+    :ivar why: why it does not.
+    :ivar notable: whether something is there that should have led to one.
+    """
+
+    name: str
+    why: str
+    notable: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.why})"
+
+
+class FrontDoorUnavailable(FpgapoolError):
+    """There is no front door, or it does not respond.
+
+    :ivar places: where the library looked, if it found no pool at all.
+    """
+
+    def __init__(self, message: str, places: Iterable[Place] = ()) -> None:
         super().__init__(codes.FRONT_DOOR_UNAVAILABLE, message)
+        self.places = tuple(places)
+
+
+def no_pool(places: Sequence[Place]) -> FrontDoorUnavailable:
+    """Return the error for a machine on which nothing leads to a pool.
+
+    Its message names only notable places.
+    """
+    notable = [str(place) for place in places if place.notable]
+    return FrontDoorUnavailable(". ".join([NO_POOL, *notable]), places)
 
 
 class TooManyOpenFiles(FpgapoolError):
@@ -159,6 +207,196 @@ class ChecksumMismatch(SessionFailed):
         self.direction = direction
         self.start_bytes = start_bytes
         self.end_bytes = end_bytes
+
+
+class AccessDenied(FpgapoolError):
+    """The pool does not accept the credentials, or does not allow this."""
+
+
+class AcceleratorFailed(FpgapoolError):
+    """The accelerator failed, or no slot could be prepared for it."""
+
+
+class CoreUnavailable(FpgapoolError):
+    """This machine has no software core, so its CPU cannot compute."""
+
+
+class DeadlineMissed(FpgapoolError):
+    """The session cannot meet its deadline, or has not met it."""
+
+
+class GroupNotFound(FpgapoolError):
+    """There is no such group, or this program is not its client."""
+
+
+class InsecureConnection(FpgapoolError):
+    """A peer does not use TLS, or is not who it should be."""
+
+
+class InvalidInput(FpgapoolError):
+    """The data, its size or an argument does not fit the accelerator."""
+
+
+class LimitReached(FpgapoolError):
+    """The project, the instance or the program has as much as it may."""
+
+
+class NoSuitableSlot(FpgapoolError):
+    """No slot of the pool can run the accelerator."""
+
+
+class PoolBusy(FpgapoolError):
+    """The pool has too much to do; a later attempt may succeed."""
+
+
+class PoolUnavailable(FpgapoolError):
+    """A service of the pool does not work; a later attempt may succeed."""
+
+
+class SessionBusy(FpgapoolError):
+    """Another thread or task is using the session."""
+
+
+class SessionForked(FpgapoolError):
+    """Only the process that opened the session can use it."""
+
+
+class SessionTimeout(FpgapoolError):
+    """The program left its slot unused, or used it, for too long."""
+
+
+class SlotLost(FpgapoolError):
+    """The slot, or the connection to it, was lost; the program may repeat."""
+
+
+class UnknownAccelerator(FpgapoolError):
+    """The pool has no such accelerator, or the group has another one."""
+
+
+#: Classes by code. An error with one of these codes is of this class, and also
+#: of the class that says when it happened, such as :class:`SessionFailed`.
+CAUSES: dict[str, type[FpgapoolError]] = {
+    **dict.fromkeys(
+        (
+            codes.ACCESS_REVOKED,
+            codes.FORBIDDEN,
+            codes.HOST_NOT_LOOPBACK,
+            codes.UNAUTHORIZED,
+        ),
+        AccessDenied,
+    ),
+    **dict.fromkeys(
+        (
+            codes.BITSTREAM_DAMAGED,
+            codes.BITSTREAM_UNAVAILABLE,
+            codes.BITSTREAM_UNFIT,
+            codes.BITSTREAM_UNKNOWN,
+            codes.BITSTREAM_UNTRUSTED,
+            codes.CORE_FAILED,
+            codes.DEVICE_OUT_OF_MEMORY,
+            codes.KERNEL_BUILD_FAILED,
+            codes.KERNEL_HUNG,
+            codes.OUT_OF_MEMORY,
+            codes.PREPARE_FAILED,
+            codes.PROGRAM_FAILED,
+            codes.SELF_TEST_FAILED,
+        ),
+        AcceleratorFailed,
+    ),
+    codes.CORE_UNAVAILABLE: CoreUnavailable,
+    codes.DEADLINE_IMPOSSIBLE: DeadlineMissed,
+    codes.DEADLINE_PASSED: DeadlineMissed,
+    codes.GROUP_CLIENT_NOT_FOUND: GroupNotFound,
+    codes.GROUP_NOT_FOUND: GroupNotFound,
+    codes.CERTIFICATE_MISMATCH: InsecureConnection,
+    codes.TLS_REQUIRED: InsecureConnection,
+    **dict.fromkeys(
+        (
+            codes.CLAIM_EXCEEDED,
+            codes.INVALID_ARGUMENT,
+            codes.INVALID_INPUT,
+            codes.INVALID_SIZE,
+            codes.SIZE_MISMATCH,
+            codes.SIZE_TOO_LARGE,
+            codes.TASK_TOO_LARGE,
+        ),
+        InvalidInput,
+    ),
+    codes.INSTANCE_SESSION_LIMIT: LimitReached,
+    codes.LOCK_LIMIT: LimitReached,
+    codes.QUOTA_EXCEEDED: LimitReached,
+    codes.ACCELERATOR_OUT_OF_USE: NoSuitableSlot,
+    codes.NO_COMPATIBLE_SLOT: NoSuitableSlot,
+    codes.QUEUE_FULL: PoolBusy,
+    codes.RATE_LIMITED: PoolBusy,
+    codes.TOO_MANY_CONNECTIONS: PoolBusy,
+    **dict.fromkeys(
+        (
+            codes.CONDUCTOR_UNAVAILABLE,
+            codes.DATABASE_ERROR,
+            codes.DATABASE_UNAVAILABLE,
+            codes.INTERNAL_ERROR,
+            codes.KEYSTONE_UNAVAILABLE,
+            codes.MESSAGE_REFUSED,
+            codes.MESSAGE_STALE,
+            codes.NOT_LEADER,
+        ),
+        PoolUnavailable,
+    ),
+    codes.SESSION_BUSY: SessionBusy,
+    codes.SESSION_FORKED: SessionForked,
+    codes.CONNECT_TIMEOUT: SessionTimeout,
+    codes.HOLD_TIMEOUT: SessionTimeout,
+    codes.IDLE_TIMEOUT: SessionTimeout,
+    codes.TOO_SLOW: SessionTimeout,
+    **dict.fromkeys(
+        codes.SLOT_LOST
+        | {
+            codes.INCOMPATIBLE_SLOT,
+            codes.LOCK_LOST,
+            codes.SESSION_LOST,
+            codes.TASK_LOST,
+        },
+        SlotLost,
+    ),
+    codes.ACCELERATOR_NOT_FOUND: UnknownAccelerator,
+    codes.UNKNOWN_ACCELERATOR: UnknownAccelerator,
+    codes.WRONG_ACCELERATOR: UnknownAccelerator,
+}
+
+
+def _class_for(called: type[Any], code: str) -> type[Any]:
+    """Return the class of an error: the one called, and that of its code."""
+    cause = CAUSES.get(code)
+    if cause is None or issubclass(called, cause):
+        return called
+    return _combined(called, cause)
+
+
+@functools.cache
+def _combined(
+    called: type[FpgapoolError], cause: type[FpgapoolError]
+) -> type[FpgapoolError]:
+    if issubclass(cause, called):
+        return cause
+    return type(
+        cause.__name__,
+        (cause, called),
+        {
+            "__doc__": cause.__doc__,
+            "__module__": cause.__module__,
+            "_called": called,
+        },
+    )
+
+
+def _made_again(
+    called: type[FpgapoolError], code: str, args: tuple[Any, ...]
+) -> FpgapoolError:
+    """Make an error from its copy, without calling its constructor."""
+    made = _class_for(called, code)
+    error: FpgapoolError = made.__new__(made, *args)
+    return error
 
 
 @contextlib.contextmanager

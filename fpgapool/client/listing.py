@@ -12,6 +12,7 @@ from typing import Any
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
+from fpgapool.client import shown
 from fpgapool.client.doors import asking
 from fpgapool.client.doors import poolapi
 from fpgapool.client.transfers import transfer
@@ -19,7 +20,7 @@ from fpgapool.vocabulary import capacity
 
 
 @dataclasses.dataclass(frozen=True)
-class Accelerator:
+class Accelerator(shown.ShownFields):
     """An accelerator that sessions can use.
 
     :ivar params_schema: JSON schema of its parameters.

@@ -10,6 +10,7 @@ import os
 import pathlib
 import shlex
 import signal
+import socket
 import sys
 import typing
 from collections.abc import Sequence
@@ -186,10 +187,25 @@ def _check_ready_fd(fd: int | None) -> None:
 
 
 def _check_port(port: int | None) -> None:
-    if port is not None and not 0 <= port <= 65535:
+    """Check that the API will be able to listen, before anything starts."""
+    if port is None:
+        return
+    if not 0 <= port <= 65535:
         raise exception.ConfigurationError(
             reason=f"--api-port {port}: not a port number"
         )
+    with socket.socket() as probe:
+        # As the web server does: connections that end do not block the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((wiring.API_ADDRESS, port))
+            probe.listen()
+        except OSError as error:
+            raise exception.ConfigurationError(
+                reason=f"--api-port {port}: cannot listen on port {port} of"
+                f" {wiring.API_ADDRESS}: {error.strerror}; choose another"
+                " port, or 0 for any free one"
+            ) from error
 
 
 def _check_driver(name: str) -> None:
@@ -337,6 +353,8 @@ class _AllInOne:
         boards = self._cluster.boards_of(host_name)
         if boards and self._cluster.driver != wiring.EMULATOR:
             return f"driver {self._cluster.driver}"
+        if not boards:
+            return "no boards"
         return f"{boards} x {self._cluster.slots} slots"
 
     def _usage(self) -> list[str]:

@@ -68,7 +68,7 @@ def script(shell: str, running: argparse.ArgumentParser) -> str:
 
 
 def _others() -> collections.abc.Iterator[argparse.ArgumentParser]:
-    for name in ("allinone", "sim", "yarn_labels"):
+    for name in ("allinone", "dev", "sim", "yarn_labels"):
         with contextlib.suppress(ModuleNotFoundError):
             yield _command(name).parser()
     for name, words in _CATEGORIES.items():

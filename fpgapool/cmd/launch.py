@@ -158,6 +158,7 @@ def _command(name: str, extra: str) -> collections.abc.Callable[[], int]:
 agent = _command("agent", extra="server")
 allinone = _command("allinone", extra="allinone")
 conductor = _command("conductor", extra="server")
+dev = _command("dev", extra="allinone")
 manage = _command("manage", extra="server")
 run = _command("run", extra="cli")
 sim = _command("sim", extra="sim")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import io
 import json
 import re
 import select
@@ -27,6 +28,7 @@ from fpgapool.cmd import launch
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display as displays
 from fpgapool.cmd.running import ends
+from fpgapool.cmd.running import habits
 from fpgapool.cmd.running import params as parameters
 from fpgapool.cmd.running import tracing
 from fpgapool.common import interrupts
@@ -76,10 +78,15 @@ def _run(
         if prepared.new_iv is not None:
             kept = _keep_iv(prepared.new_iv, destination, display, stack)
         run = _run_session if arguments.group is None else _run_group
+        output: str | BinaryIO
+        if arguments.digest_of is not None:
+            output = digest = io.BytesIO()
+        else:
+            output = ends.open_destination(destination, arguments.like, stack)
         result = run(
             arguments,
             stream,
-            ends.open_destination(destination, stack),
+            output,
             {
                 "size_bytes": size_bytes,
                 "params": prepared.params,
@@ -88,6 +95,8 @@ def _run(
             display,
             token,
         )
+    if arguments.digest_of is not None:
+        habits.show_digest(digest.getvalue(), arguments.digest_of)
     if "iv_file" in kept:
         result["summary"] += f"\niv {kept['iv']}, stored in {kept['iv_file']}"
     return {**result, **kept}
@@ -333,15 +342,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Messages must not mix with the output.
     messages = sys.stdout
     request_id = None
+    places: list[str] = []
     try:
         arguments = command_line.parse(words)
         as_json = arguments.json
+        command_line.check(arguments)
+        if arguments.accelerator is not None:
+            habits.fill_in(arguments)
         if command_line.has_output(arguments):
             destination = ends.destination_of(arguments.destination)
             arguments.destination = destination
             if destination == command_line.STANDARD:
                 messages = sys.stderr
-        command_line.check(arguments)
         tracing.start(command_line.PROGRAM)
         timeout_s = checks.seconds(arguments.timeout, "--timeout")
         # The time limit includes reading the input.
@@ -361,6 +373,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except client.FpgapoolError as exc:
         failure, status = (exc.code, _with_options(exc.message)), FAILURE
         request_id = exc.request_id
+        if arguments.verbose and isinstance(exc, client.FrontDoorUnavailable):
+            places = list(map(str, exc.places))
     except OSError as exc:
         failure, status = (codes.FILE_ERROR, _file_text(exc)), FAILURE
     else:
@@ -373,7 +387,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         rejected = result.get("state") == states.REJECTED
         return FAILURE if rejected else SUCCESS
     if as_json:
-        error = dict(zip(("code", "message"), failure, strict=True))
+        error: dict[str, Any] = dict(
+            zip(("code", "message"), failure, strict=True)
+        )
+        if places:
+            error["places"] = places
         if request_id is not None:
             error["request_id"] = request_id
         print(json.dumps({"error": error}), file=messages, flush=True)
@@ -381,7 +399,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = f"{command_line.PROGRAM}: {': '.join(failure)}"
         if request_id is not None:
             text += f" ({request_id})"
-        print(text, file=sys.stderr)
+        lines = [text, *(f"    looked at {place}" for place in places)]
+        print("\n".join(lines), file=sys.stderr)
     return status
 
 

@@ -21,6 +21,7 @@ class Counts:
         self.ended = collections.Counter[tuple[str, str]]()
         self.deadlines = collections.Counter[tuple[str, str]]()
         self.taken_back = collections.Counter[tuple[str, str]]()
+        self.moved_bytes = 0
         self.waits_s = tallies.Histogram(tallies.LONG_S)
         self.service_s = tallies.Histogram(tallies.LONG_S)
         self.decisions_s = tallies.Histogram(tallies.SHORT_S)

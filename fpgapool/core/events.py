@@ -341,6 +341,23 @@ class SlotReleased(HolderEvent):
 
 
 @model.value
+class HolderLeaves(HolderEvent):
+    """The holder will probably give its slot back within milliseconds.
+
+    If the next pass gives the slot to a job, that job is the holder's
+    *successor*: it has the slot, and waits for the holder's release.
+    """
+
+
+@model.value
+class HolderStays(HolderEvent):
+    """The holder does not leave yet: its successor waits in the queue again.
+
+    :param generation: the successor's.
+    """
+
+
+@model.value
 class PrepareFailed(HolderEvent):
     """The slot could not be prepared; its job is queued again.
 

@@ -163,6 +163,10 @@ class PoolState:
         """
         return self._slots.assignments.get(slot_id)
 
+    def leaving(self, slot_id: model.SlotId) -> slots.Hold | None:
+        """Return the holder that has a successor; None: there is none."""
+        return self._holders.leaving.get(slot_id)
+
     def waiting(self) -> list[model.Job]:
         return list(self._jobs)
 
@@ -306,6 +310,8 @@ class PoolState:
             jobs.update_quiet()
         if outcome.pass_due or self._look_s <= now:
             self._run_pass()
+        if self._holders.leaving:
+            self._holders.keep_without_successor()
         if self._admission.yielding:
             self._admission.let_yielding_wait()
             if outcome.pass_due:
@@ -505,6 +511,8 @@ class PoolState:
             events.JobProgress: self._preemption.on_job_progress,
             events.ClaimExceeded: self._holders.on_claim_exceeded,
             events.SlotReleased: self._holders.on_released,
+            events.HolderLeaves: self._holders.on_leaves,
+            events.HolderStays: self._holders.on_stays,
             events.PrepareFailed: self._holders.on_prepare_failed,
             events.GroupCreated: self._owners.on_created,
             events.GroupRestored: self._owners.on_restored,
@@ -516,6 +524,6 @@ class PoolState:
             events.JobCancelled: self._holders.on_cancelled,
             events.ClaimsRestored: self._admission.on_claims_restored,
             events.JobSubmitted: self._admission.on_submitted,
-            events.JobMoved: self._admission.on_job_moved,
+            events.JobMoved: self._holders.on_job_moved,
             events.Wake: self._on_wake,
         }

@@ -62,7 +62,8 @@ class SessionView(base.Payload):
     fields, it contains the session's slot and the data for connecting to it.
 
     :param secret: the secret in hexadecimal; empty except in a READY view for
-        the front door that opened the session.
+        the front door that opened the session, and in a PREPARING one if the
+        slot's holder has to leave first.
     :param secret_sha256: in such a view, hash of the secret that the slot
         expects, if the front door has the secret and the pool does not; empty:
         ``secret`` applies.
@@ -171,17 +172,22 @@ class SessionResult(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Offer(base.Payload):
-    """Where the client of an idle slot's next session can connect immediately.
+    """Where the client of a slot's next session can connect immediately.
 
     :param certificate_sha256: hash of the worker's certificate; None without
         TLS.
     :param project_id: the only project that the worker may serve; None if it
         has not served any project yet.
+    :param keeps_order: whether the agent keeps the session's order until the
+        slot's holder has left.
     """
+
+    VERSION = "1.1"
 
     endpoints: tuple[Endpoint, ...]
     certificate_sha256: str | None = None
     project_id: str | None = None
+    keeps_order: bool = base.added(1, False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -212,6 +218,9 @@ class AssignRequest(base.Payload):
     :param request_id: ID of the session's request; empty for a group. This
         member and the next are only for logs and traces.
     :param carrier: see :mod:`fpgapool.vocabulary.carriers`; not checked.
+    :param after_generation: the assignment that must end first; 0: the slot
+        is free. If it does not end soon, the agent gives the order back: it
+        reports the order's generation as seen, and the holder as it was.
     """
 
     VERSION = "1.1"
@@ -241,6 +250,7 @@ class AssignRequest(base.Payload):
     offer: Offer | None = None
     request_id: str = base.added(1, "")
     carrier: dict[str, Any] | None = base.added(1, None)
+    after_generation: int = base.added(1, 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

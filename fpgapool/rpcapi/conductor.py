@@ -207,7 +207,10 @@ class _PoolQuestions(_Leader):
             accelerators that slots run without a file, by shape; ``hosts``,
             ``hosts_up``, ``devices`` and ``devices_healthy``; ``slots``, by
             shape and in it by state; and ``generation``, which grows when
-            one of the last five changes.
+            one of the last five changes. Of all sessions since the leader's
+            start: ``moved_bytes`` of input and output, ``waits``, the number
+            of those that have waited for a slot, and ``waited_s``, the sum of
+            these waits.
         """
 
     @declared.sent_by("_ask")

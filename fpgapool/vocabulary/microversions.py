@@ -7,7 +7,7 @@
 VERSIONS = (
     "1.0",  # Release 1.0.0.
     "1.1",  # The pool in numbers, and pages of its hosts.
-    "1.2",  # Who has a session, why it waits in lists, and all services.
+    "1.2",  # Who has a session, why it waits or where it is, all services.
 )
 OLDEST = VERSIONS[0]
 NEWEST = VERSIONS[-1]

@@ -8,12 +8,22 @@ requests ``name`` gets its own accelerator of that name if it has one.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 
 SEPARATOR = "@"
 #: Prefix of bitstreams that the driver itself implements.
 BUILTIN_PREFIX = "builtin:"
 #: Prefix of bitstreams that are files in the library.
 FILE_PREFIX = "bitstream:"
+#: The shape of emulated slots that have no other one.
+DEFAULT_SHAPE = "any"
+
+# Maximum number of names that an error lists.
+_MOST_LISTED = 20
+# A tenant may ask for unknown names at any rate, so finding the nearest name
+# must be cheap.
+_MOST_COMPARED = 200
+_MOST_COMPARED_CHARACTERS = 64
 
 
 def bitstream_of(accelerator: str, bitstream_id: str | None) -> str:
@@ -55,3 +65,24 @@ def resolve(
         if is_usable(key):
             return key
     return None
+
+
+def unknown_accelerator(name: str, known: Iterable[str]) -> str:
+    """Return the message for a name that no accelerator has.
+
+    :param known: the names that the caller may use.
+    """
+    # Imported here: programs seldom need it.
+    import difflib
+
+    listed = sorted(known)
+    close = difflib.get_close_matches(
+        name[:_MOST_COMPARED_CHARACTERS], listed[:_MOST_COMPARED], 1
+    )
+    hint = f"; did you mean {close[0]}?" if close else ";"
+    more = len(listed) - _MOST_LISTED
+    shown = [*listed[:_MOST_LISTED], *([f"{more} more"] if more > 0 else [])]
+    return (
+        f"unknown accelerator {name!r:.80}{hint} available:"
+        f" {', '.join(shown) or 'none'}"
+    )

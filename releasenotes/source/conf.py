@@ -6,10 +6,17 @@ extensions = ["reno.sphinxext"]
 project = "fpgapool release notes"
 copyright = "the fpgapool contributors"
 root_doc = "index"
-html_theme = "alabaster"
-html_theme_options = {
-    "extra_nav_links": {"Documentation": "../html/index.html"},
-}
+html_title = project
+html_theme = "furo"
 html_sidebars = {
-    "**": ["about.html", "searchfield.html", "navigation.html"],
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "documentation.html",
+        "sidebar/scroll-end.html",
+    ],
 }
+html_copy_source = False
+templates_path = ["templates"]

@@ -114,11 +114,12 @@ class _Waiter(threading.Thread):
         self.opened_s = time.perf_counter()
 
     def _note(self, view: client.SessionView) -> None:
-        if view.state == states.QUEUED:
+        # PREPARING: it has the slot next.
+        if view.state in (states.QUEUED, states.PREPARING):
             self._waits.set()
 
     def wait(self) -> None:
-        """Return once the session is queued."""
+        """Return once the session waits."""
         if not self._waits.wait(_LIMIT_S):
             raise RuntimeError("the session is not queued")
 

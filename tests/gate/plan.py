@@ -26,8 +26,12 @@ _APART = (
     ("ui", "browser", ""),
     ("moves", "libvirt", ""),
     ("spark", "spark-venv", ".venv-spark/bin/python"),
+    ("clients", "languages", ""),
+    ("notebooks", "notebook-venv", ".venv-notebooks/bin/python"),
     ("deploy", "deploy-venv", ".venv-deploy/bin/python"),
     ("tempest", "tempest-venv", ""),
+    ("horizon", "horizon-venv", ""),
+    ("heat", "heat-venv", ""),
     ("upgrade", "old-release", ""),
 )
 

@@ -11,7 +11,10 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
-PACKAGES = ("fpgapool", "fpgapool_nova_filters", "fpgapool_tempest_plugin")
+PACKAGES = (
+    *("fpgapool", "fpgapool_dashboard", "fpgapool_heat"),
+    *("fpgapool_nova_filters", "fpgapool_tempest_plugin"),
+)
 BUILD_FILES = (
     "LICENSE",
     "README.md",

@@ -3,6 +3,7 @@
 """The conductor and the core agree on the holders of slots."""
 
 from fpgapool.conductor.decisions import pool as pools
+from fpgapool.core import model
 
 
 def check(pool: pools.Pool) -> None:
@@ -27,4 +28,13 @@ def check(pool: pools.Pool) -> None:
     assert tests == tested, f"slots of tests: {tests}, in the core {tested}"
     assert not tests.keys() & pool.holds.keys(), f"tests and sessions: {tests}"
     for slot_id in assigned.keys() - tests.keys():
-        assert pool.holds[slot_id].core is assigned[slot_id], assigned
+        hold = pool.holds[slot_id]
+        leaving = pool.core.leaving(slot_id)
+        if leaving is not None:
+            assert hold.core is leaving, f"{hold} leaves slot {slot_id}"
+            assert hold.successor is not None, f"{hold} has no successor"
+            hold = hold.successor
+            assert hold.phase is model.Phase.PREPARING, f"{hold} is too early"
+        else:
+            assert hold.successor is None, f"{hold} does not leave"
+        assert hold.core is assigned[slot_id], assigned

@@ -7,7 +7,12 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
-PACKAGES = ("fpgapool", "fpgapool_nova_filters", "fpgapool_tempest_plugin")
+#: A directory of files that are copied, and not imported.
+COPIED = "skeletons"
+PACKAGES = (
+    *("fpgapool", "fpgapool_dashboard", "fpgapool_heat"),
+    *("fpgapool_nova_filters", "fpgapool_tempest_plugin"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +36,7 @@ class Tree:
             self._name(path.relative_to(root)): path
             for package in PACKAGES
             for path in sorted((root / package).rglob("*.py"))
+            if COPIED not in path.parts
         }
         self.imports = {
             module: list(self._imports_of(module)) for module in self.paths

@@ -40,7 +40,7 @@ def check(state: pool_state.PoolState) -> None:
     """
     view, hardware = state.view, state._hardware
     _check_drains(view.slots, hardware.drains, hardware.next_drain_s, view.now)
-    _check_assignments(view)
+    _check_assignments(view, state._holders.leaving)
     _check_groups(state._members)
     for host in view.slots.hosts.values():
         _check_host(view, host)
@@ -80,13 +80,26 @@ def _nonzero(counts: abc.Mapping[_Item, int]) -> dict[_Item, int]:
     return {item: count for item, count in counts.items() if count}
 
 
-def _check_assignments(view: pool_view.PoolView) -> None:
+def _check_assignments(
+    view: pool_view.PoolView, leaving: abc.Mapping[int, slots.Hold]
+) -> None:
+    gone = {id(hold.record) for hold in leaving.values()}
     holders = {
         record.slot_id: job_id
         for job_id, record in view.jobs.records.items()
-        if record.slot_id is not None
+        if record.slot_id is not None and id(record) not in gone
     }
     assignments = view.slots.assignments
+    for slot_id, hold in leaving.items():
+        successor = assignments[slot_id]
+        if successor.generation <= hold.generation:
+            raise InvariantError(f"slot {slot_id}: an older successor")
+        if hold.record is None or hold.record.slot_id != slot_id:
+            raise InvariantError(f"slot {slot_id}: who leaves has no job")
+        slot = view.slots.slots.get(slot_id)
+        if slot is not None:
+            is_local = hold.record.job.is_local_to(slot.host.id)
+            _equal("local of who leaves", hold.local, is_local)
     jobs = {
         slot_id: hold.record.job.id
         for slot_id, hold in assignments.items()

@@ -9,11 +9,9 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
 import shlex
 import signal
 import subprocess
-import textwrap
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +19,7 @@ from cryptography.hazmat.primitives import ciphers
 from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.ciphers import modes
 
+from tests.harness import pages
 from tests.harness import processes
 from tests.harness import waiting
 from tests.services import openstack
@@ -39,11 +38,7 @@ PAGE_LIMIT_S = 250
 
 def page_commands() -> str:
     """Return what the page tells users to paste."""
-    blocks = re.findall(
-        r"\.\. code-block:: sh\n\n((?:   .*\n|\n)+)",
-        PAGE.read_text(encoding="utf-8"),
-    )
-    return "\n".join(textwrap.dedent(block) for block in blocks)
+    return "\n".join(pages.shell_blocks(PAGE))
 
 
 @dataclasses.dataclass(frozen=True)

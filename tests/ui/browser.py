@@ -84,11 +84,28 @@ class Page:
         return self.driver.execute_cdp_cmd(name, options)
 
     def load(self) -> None:
-        """Load the page anew."""
+        """Load the page anew, in a browser that knows nobody."""
         # Otherwise the browser only goes to another place in it.
         self.driver.get("about:blank")
+        self.cdp("Network.clearBrowserCookies")
         self.driver.get(self.url)
         self.wait(lambda: self.found(".forms form"), "the form")
+
+    def visit(self, place: str) -> None:
+        """Go to a place in the page by its address, such as ``groups``."""
+        self.run("location.hash = arguments[0]", f"#/{place}")
+
+    def click_link(self, text: str) -> None:
+        """Click a link of the view; it may be replaced meanwhile."""
+
+        def clicked() -> bool:
+            for one in self.found("main a"):
+                if one.text == text:
+                    one.click()
+                    return True
+            return False
+
+        self.wait(clicked, f"a link {text}")
 
     def found(self, selector: str) -> list[typing.Any]:
         """Return elements."""

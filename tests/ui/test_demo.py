@@ -70,10 +70,10 @@ def test_page_follows_the_demo(
             "bytes flow",
         )
         page.go("Sessions")
-        rows = page.wait_rows("Queue", lambda rows: rows)
+        rows = page.wait_rows("Waiting", lambda rows: rows)
         assert {row["Accelerator"] for row in rows} == {"aes"}
         page.wait_rows(
-            "Sessions",
+            "Running",
             lambda rows: any(
                 row["Slot"].startswith("node") and row["State"] == "ACTIVE"
                 for row in rows
@@ -89,7 +89,7 @@ def test_page_follows_the_demo(
                             "'figure .line').getAttribute('d')"
                         ).split("L")
                     )
-                    > 5
+                    > 3
                 ),
                 "there is a line",
             )

@@ -70,9 +70,26 @@ def test_application_credential(
     page.wait_tiles(idle=2)
     name = f"{member.name}, project {member.project.name}"
     assert page.text("#user") == name
-    assert page.views() == ["Pool", "Sessions", "Library", "Quotas"]
+    assert page.views() == [
+        *("Pool", "Sessions", "Groups", "Library", "Usage", "Events"),
+    ]
     source = page.run("return document.documentElement.outerHTML")
     assert credential.secret not in source
+    # The sign-in outlives a reload, but not signing out.
+    page.driver.refresh()
+    page.wait_live()
+    assert page.text("#user") == name
+    (cookie,) = page.cdp("Network.getCookies")["cookies"]
+    assert cookie["httpOnly"]
+    assert cookie["sameSite"] == "Strict"
+    assert page.run("return document.cookie") == ""
+    page.one("#sign-out").click()
+    page.wait(
+        lambda: not page.cdp("Network.getCookies")["cookies"],
+        "the cookie is gone",
+    )
+    page.driver.refresh()
+    page.wait(lambda: page.found(".forms form"), "the form")
 
 
 def test_password(
@@ -114,14 +131,14 @@ def test_reader_is_refused(
     )
     page.wait_live()
     page.go("Sessions")
-    (row,) = page.wait_rows("Sessions", lambda rows: rows)
+    (row,) = page.wait_rows("Running", lambda rows: rows)
     assert row["Request"] == session["request_id"]
     page.one("main button.danger").click()
     page.one("#question-yes").click()
     page.wait(lambda: codes.FORBIDDEN in page.text("main"), "the code")
-    assert len(page.rows("Sessions")) == 1
+    assert len(page.rows("Running")) == 1
     assert place.api.close(session["id"], token) == 204
-    page.wait_rows("Sessions", lambda rows: not rows)
+    page.wait_rows("Running", lambda rows: not rows)
 
 
 def test_token_that_is_refused(

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 
 from fpgapool.cmd import allinone
+from fpgapool.cmd import dev
 from fpgapool.cmd import manage
 from fpgapool.cmd import sim
 from fpgapool.cmd import yarn_labels
@@ -24,15 +25,16 @@ from tests.unit.osc import reference
 ROOT = pathlib.Path(__file__).parents[2]
 SOURCE = ROOT / "doc" / "source"
 TROUBLESHOOT = SOURCE / "admin" / "troubleshoot.rst"
+REFERENCE = SOURCE / "reference"
 #: Made from the code, and long.
-GENERATED = {"api-ref.rst"}
+GENERATED = {REFERENCE / "api-ref.rst", *REFERENCE.glob("api/*.rst")}
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.rst")),
     *(path for path in sorted(ROOT.glob("*/README.rst"))),
     *(path for path in sorted(ROOT.glob("*/*/README.rst"))),
     *(path for path in sorted(SOURCE.rglob("*.rst"))),
 ]
-PAGES = [path for path in DOCUMENTS if path.name not in GENERATED]
+PAGES = [path for path in DOCUMENTS if path not in GENERATED]
 
 #: What looks like a command of the package and is none.
 NO_COMMANDS = {
@@ -116,6 +118,7 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
     manage._add_commands(managing.add_subparsers())
     return {
         "fpgapool-allinone": allinone.parser(),
+        "fpgapool-dev": dev.parser(),
         "fpgapool-manage": managing,
         "fpgapool-run": arguments.parser(),
         "fpgapool-sim": sim.parser(),

@@ -35,6 +35,9 @@ _VALUES: dict[object, object] = {
     str | None: "a text",
     float | None: 7.5,
     collections.abc.Mapping[str, str] | None: {"name": "value"},
+    collections.abc.Iterable[errors.Place]: (
+        errors.Place("/a/socket", "is not a socket", notable=True),
+    ),
     errors.FpgapoolError: errors.FpgapoolError("CODE", "a text"),
     views.SessionView: views.SessionView.from_message(
         {"session_id": "s", "state": "FAILED", "reason": "WORKER_DIED"}
@@ -51,6 +54,9 @@ def _classes() -> list[type[Exception]]:
         one
         for one in _subclasses(Exception)
         if one.__module__.startswith("fpgapool.")
+        # Those with a cause are made when they are raised, and have their
+        # own test.
+        and vars(one).get("_called") is None
     }
     return sorted(found, key=lambda one: (one.__module__, one.__qualname__))
 

@@ -97,7 +97,7 @@ def test_lists_show_the_columns() -> None:
     ):
         assert command.described is described
         for listed in (True, False):
-            columns = osc.columns(described, listed=listed)
+            columns = osc.headings(described, listed=listed)
             wanted = {
                 "id" if one.shown == "id" else one.name
                 for one in described.shown

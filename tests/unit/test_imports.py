@@ -60,6 +60,7 @@ client: protocol accelerators common.channels version vocabulary # the
     # standard library is enough for it
 osc: common.arguments common.interrupts version vocabulary # speaks to the
     # API only, as a user does
+ml: client # estimators for programs
 spark: client vocabulary # what programs and their executors import
 yarn: vocabulary # labels of nodes; decides only
 sim: accelerators.base client core strategies vocabulary # a cloud with the
@@ -101,13 +102,15 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
     "accelerators": frozenset(
         "cryptography dtaidistance jsonschema numpy pyeclib scipy yaml".split()
     ),
-    # NumPy only by programs with arrays, the last two only by those that go
-    # through the API.
+    # NumPy only by programs with arrays, greenlet only by those with asyncio,
+    # the last two only by those that go through the API.
     "client": frozenset(
-        "cryptography jsonschema numpy keystoneauth1 openstack".split()
+        "cryptography greenlet jsonschema numpy tqdm"
+        " keystoneauth1 openstack".split()
     ),
     # What mypy and mypyc read; nothing imports it while it runs.
     "core": frozenset({"mypy_extensions", "numpy"}),
+    "ml": frozenset({"numpy", "scipy", "sklearn"}),
     "objects": frozenset(),
     "osc": frozenset("keystoneauth1 openstack osc_lib".split()),
     "protocol": frozenset(),
@@ -116,11 +119,14 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
     "version": frozenset(),
     "vocabulary": frozenset(),
 }
+FOR_ASYNCIO = "fpgapool.client.aio"
 #: What only one package imports.
 ONLY_IN = {
     "pyarrow": "fpgapool.spark",
     "pyopencl": "fpgapool.drivers.opencl",
     "pyspark": "fpgapool.spark",
+    "greenlet": FOR_ASYNCIO,
+    "sklearn": "fpgapool.ml",
     "opentelemetry": (
         "fpgapool.common.monitoring.tracing",
         "fpgapool.cmd.running.tracing",
@@ -129,9 +135,17 @@ ONLY_IN = {
 NOVA_SIDE = frozenset({"keystoneauth1", "nova"})
 #: Of the product, the plugin uses what programs use.
 TEMPEST_SIDE = frozenset({"keystoneauth1", "oslo_config", "tempest"})
+#: Of the product, the panels use what asks the API, and its words.
+DASHBOARD_SIDE = frozenset(
+    "django horizon keystoneauth1 openstack openstack_auth"
+    " openstack_dashboard".split()
+)
+#: Of the product, Heat's resources use the same.
+HEAT_SIDE = frozenset({"heat", "openstack"})
+ASKS_THE_API = frozenset({"fpgapool.osc.sdk", "fpgapool.vocabulary"})
 #: What stands beside the product, and is not installed.
 BESIDE = frozenset({"demo", "reproduction", "tests"})
-#: Concurrency in this project is threads.
+#: Concurrency in this project is threads, but for programs that use asyncio.
 BANNED = frozenset({"asyncio", "eventlet"})
 
 
@@ -200,6 +214,19 @@ def _problem_in_nova_filters(item: imports.Import) -> str | None:
     return "nova, keystoneauth1, oslo and itself only"
 
 
+def _problem_beside(item: imports.Import, side: frozenset[str]) -> str | None:
+    """Judge what asks the API from within another service."""
+    root = item.target.split(".")[0]
+    if root == "fpgapool":
+        if _within(item.target, ASKS_THE_API):
+            return None
+        return "only the SDK and the words of fpgapool"
+    itself = item.importer.split(".")[0]
+    if root in side | sys.stdlib_module_names | {itself}:
+        return None
+    return "what that service has, the SDK and itself only"
+
+
 def _problem_in_tempest_plugin(item: imports.Import) -> str | None:
     root = item.target.split(".")[0]
     if root == "fpgapool":
@@ -215,10 +242,14 @@ def _problem(item: imports.Import) -> str | None:
     root = item.target.split(".")[0]
     if root in BESIDE:
         return "that is not a part of the product"
-    if root in BANNED:
+    if root in BANNED and item.importer != FOR_ASYNCIO:
         return "concurrency is threads"
     if item.importer.split(".")[0] == "fpgapool_nova_filters":
         return _problem_in_nova_filters(item)
+    if item.importer.split(".")[0] == "fpgapool_dashboard":
+        return _problem_beside(item, DASHBOARD_SIDE)
+    if item.importer.split(".")[0] == "fpgapool_heat":
+        return _problem_beside(item, HEAT_SIDE)
     if item.importer.split(".")[0] == "fpgapool_tempest_plugin":
         return _problem_in_tempest_plugin(item)
     return _problem_in_fpgapool(item)
@@ -285,6 +316,8 @@ def test_every_module_is_looked_at() -> None:
     found = set(imports.Tree(ROOT).paths)
     assert {"fpgapool", "fpgapool.version", "fpgapool_nova_filters"} <= found
     assert "fpgapool_tempest_plugin.plugin" in found
+    assert "fpgapool_dashboard.content.pool.tabs" in found
+    assert "fpgapool_heat.resources" in found
     assert {"fpgapool.core.state", "fpgapool.agent.worker"} <= found
 
 
@@ -368,6 +401,19 @@ PLANTED = {
         "../fpgapool_nova_filters/a.py",
         "import requests",
     ),
+    "panels to the rest of fpgapool": (
+        "../fpgapool_dashboard/a.py",
+        "from fpgapool.client import errors",
+    ),
+    "panels to others": ("../fpgapool_dashboard/a.py", "import requests"),
+    "Heat's resources to the rest of fpgapool": (
+        "../fpgapool_heat/a.py",
+        "from fpgapool.client import errors",
+    ),
+    "Heat's resources to others": (
+        "../fpgapool_heat/a.py",
+        "import requests",
+    ),
     "Tempest's plugin to the rest of fpgapool": (
         "../fpgapool_tempest_plugin/a.py",
         "from fpgapool.vocabulary import codes",
@@ -391,6 +437,7 @@ INNOCENT = {
     "db/b.py": "from fpgapool.vocabulary import codes\nimport sqlalchemy",
     "../fpgapool_nova_filters/b.py": "from nova.scheduler import filters\n"
     "from oslo_config import cfg",
+    "../fpgapool_heat/b.py": "from heat.engine import resource",
     "../fpgapool_tempest_plugin/b.py": "from fpgapool import client\n"
     "from tempest import test",
 }

@@ -81,7 +81,7 @@ def test_who_has_a_field(field: fields.Field) -> None:
 @every_field
 def test_where_users_see_a_field(field: fields.Field) -> None:
     described = commands.ListSessions.described
-    columns = [osc.columns(described, listed=one) for one in (True, False)]
+    columns = [osc.headings(described, listed=one) for one in (True, False)]
     name = "id" if field.name == "session_id" else field.name
     listed = [name in names for names in columns]
     assert listed == [field.column is True, field.column is False]

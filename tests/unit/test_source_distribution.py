@@ -17,7 +17,8 @@ from tests.unit.tree import ROOT
 VERSION = "1.2.3"
 DIRECTORIES = (
     *("devstack", "doc/source", "etc", "fpgapool"),
-    *("fpgapool_nova_filters", "fpgapool_tempest_plugin", "tools"),
+    *("fpgapool_dashboard", "fpgapool_heat", "fpgapool_nova_filters"),
+    *("fpgapool_tempest_plugin", "tools"),
 )
 
 
@@ -86,6 +87,7 @@ def test_everything_that_is_kept_is_in_it(repository, names):
         "fpgapool/api/schemas/sessions.py",
         "fpgapool/db/migrations/versions/001_tables.py",
         "fpgapool/policies.py",
+        "fpgapool_dashboard/templates/fpgapool_dashboard/tabs.html",
         "etc/fpgapool/fpgapool-config-generator.conf",
     ],
 )

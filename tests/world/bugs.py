@@ -107,6 +107,18 @@ def drain_forgets_ready_sessions() -> None:
     operators.Operators.taken = forgetful  # type: ignore[method-assign]
 
 
+@_bug("an assignment is not recorded as it is")
+def successor_recorded_in_place_of_the_holder() -> None:
+    save = holds.Holds.save
+
+    def hasty(all_holds: holds.Holds, hold: holds.Hold) -> None:
+        former, hold.former = hold.former, None
+        save(all_holds, hold)
+        hold.former = former
+
+    holds.Holds.save = hasty  # type: ignore[method-assign]
+
+
 @_bug("an agent obeys a former leader")
 def epoch_not_checked() -> None:
     table.SlotTable.accept_epoch = (  # type: ignore[method-assign]

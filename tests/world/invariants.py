@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from fpgapool import objects
 from fpgapool.agent.door import opens
+from fpgapool.agent.slots import slot as slot_table
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import children
 from fpgapool.agent.worker import hello
@@ -99,6 +100,10 @@ class Watcher:
         self._rows: dict[kernels.Task, list[db_api.SessionRecord]] = {}
         #: Revision and arrival of each session as they are durable.
         self._durable: dict[str, tuple[int, float]] = {}
+        #: Sessions and generations of all slots that they ever had durably.
+        self._durable_slots: set[tuple[str, int]] = set()
+        #: Orders that agents gave back, as their slots' holders stayed.
+        self._given_back: set[tuple[int, int]] = set()
         self._secrets: set[str] = set()
         self._used: set[bytes] = set()
         self._homes: dict[tuple[str, int], object] = {}
@@ -130,6 +135,8 @@ class Watcher:
             (registry.Registry, "update", self._told),
             (reports.Reports, "_finished", self._finished),
             (table.SlotTable, "accept_epoch", self._epoch),
+            (slot_table.Slot, "give_next_back", self._give_back),
+            (slot_table.Slot, "accept", self._accept),
             (children.Keeper, "_lied", self._lied),
             (opens.Opens, "heard", self._heard),
             (worker_state.Machine, "handle", self._machine),
@@ -187,7 +194,7 @@ class Watcher:
 
     def _sessions(self, brain: engine.Engine) -> None:
         held: dict[int, int] = {}
-        for hold in brain.pool.holds.values():
+        for hold in brain.pool.holds.with_successors():
             if isinstance(hold, sessions.SessionHold) and hold.wanted:
                 row_id = hold.session.row_id
                 held[row_id] = held.get(row_id, 0) + 1
@@ -363,6 +370,21 @@ class Watcher:
 
         sharing.Accounts.give = watched  # type: ignore[method-assign]
 
+    def _give_back(self, _effects: object, slot: slot_table.Slot) -> None:
+        self._given_back.add((id(slot), slot.seen_generation))
+
+    def _accept(
+        self,
+        _effects: object,
+        slot: slot_table.Slot,
+        request: objects.AssignRequest,
+    ) -> None:
+        check(
+            (id(slot), request.generation) not in self._given_back,
+            "an order that was given back begins",
+            request,
+        )
+
     def _take_back(
         self, _none: None, accounts: sharing.Accounts, *_args: object
     ) -> None:
@@ -488,6 +510,7 @@ class Watcher:
                     row,
                 )
                 self._durable[row.session_id] = row.revision, row.queued_at
+                self._durable_slots.add((row.session_id, row.generation))
         except Broken as error:
             self._kernel.fail(f"the database: {error}", error)
 
@@ -552,6 +575,11 @@ class Watcher:
         key = said.session_id, said.generation
         known = self._homes.setdefault(key, home)
         check(known is home, "a session in two slots", said, known, home)
+        check(
+            key in self._durable_slots,
+            "a client is let in before that is durable",
+            said,
+        )
 
     # Streams.
 

@@ -151,7 +151,7 @@ class _Open:
     def client_view(self) -> objects.SessionView | None:
         """Return the client's view; None if the slot's secret is unknown."""
         view = self.view
-        if view is None or view.state != states.READY or view.secret:
+        if view is None or view.secret or not _may_be_in_use(self):
             return view
         if (
             isinstance(self.opening, objects.OpenRequest)
@@ -635,7 +635,12 @@ def _may_be_in_use(entry: _Open) -> bool:
     reaches the conductor through the agent. A cancellation must not overtake
     it, even for a slot on this host.
     """
-    return entry.view is not None and entry.view.state == states.READY
+    view = entry.view
+    return view is not None and (
+        view.state == states.READY
+        # The slot's holder leaves first, which it may have done.
+        or (view.state == states.PREPARING and bool(view.endpoints))
+    )
 
 
 def _cancellation(entry: _Open, reason: str) -> Cancel | Close:

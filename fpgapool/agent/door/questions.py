@@ -31,6 +31,7 @@ from fpgapool.common.monitoring import ratelimit
 from fpgapool.objects import bounds
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states
 
@@ -167,7 +168,14 @@ class Questions:
             if profile is None:
                 request.fail(
                     codes.UNKNOWN_ACCELERATOR,
-                    f"unknown accelerator {name}",
+                    names.unknown_accelerator(
+                        name,
+                        [
+                            one.name
+                            for one in known.values()
+                            if one.is_for(request.client.project_id)
+                        ],
+                    ),
                 )
             else:
                 request.reply(profile=profiles.public(profile))

@@ -62,7 +62,8 @@ class HostSlots:
         """
         if (
             view is None
-            or view.state != states.READY
+            or view.state not in (states.PREPARING, states.READY)
+            or not view.endpoints
             or not view.secret_sha256
             or view.generation != generation
             or view.slot_host_uuid != self._settings.host_uuid

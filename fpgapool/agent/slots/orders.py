@@ -55,7 +55,12 @@ class KeepGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changed:
-    """The table has changed, or the conductor has requested a report."""
+    """The table has changed, or the conductor has requested a report.
+
+    :ivar at_once: whether the conductor decides something because of it.
+    """
+
+    at_once: bool = False
 
 
 #: Prepared notifies the conductor where the session's client can connect.

@@ -40,6 +40,8 @@ class WorkerStatus:
 
     :ivar is_member: whether the holder is a group; ``session_id`` is then the
         group's id.
+    :ivar previous_result: the result before ``last_result``, which a new agent
+        may have to report.
     :ivar blocks: statistics of the blocks that the worker keeps.
     :ivar made_for: digest of the configuration that the worker was started
         with.
@@ -70,6 +72,7 @@ class WorkerStatus:
     made_for: str = ""
     programming: Mapping[str, typing.Any] | None = None
     is_stale: bool = False
+    previous_result: objects.SessionResult | None = None
 
     @classmethod
     def from_members(
@@ -86,8 +89,9 @@ class WorkerStatus:
             holder.count(None) == 1
         ):
             raise shapes.Invalid("status.state", "does not fit the holder")
-        if (result := known["last_result"]) is not None:
-            known["last_result"] = objects.SessionResult(**result)
+        for name in ("last_result", "previous_result"):
+            if (result := known.get(name)) is not None:
+                known[name] = objects.SessionResult(**result)
         known["is_stale"] = bool(known.get("was_member")) or (
             known.get("made_for", "") != made_for
         )
@@ -107,6 +111,7 @@ def _members(cls: type) -> tuple[str, ...]:
 
 _STATUS = _members(WorkerStatus)
 _FREE = frozenset({states.SLOT_IDLE, states.SLOT_FAULTY})
+_OFFERED = frozenset({states.SLOT_IDLE, states.SLOT_READY, states.SLOT_ACTIVE})
 _BYTES = ("input_bytes", "output_bytes", "blocks")
 _all_but_bytes = operator.attrgetter(
     *(name for name in _STATUS if name not in _BYTES)
@@ -128,6 +133,22 @@ _HOLDER = shapes.matching(
 )
 # By the wall clock; databases take any such time.
 _TIME = shapes.number(0, 10**10)
+_RESULT = shapes.nullable(
+    shapes.Members(
+        {
+            "session_id": _HOLDER,
+            "generation": GENERATION,
+            "state": shapes.one_of(states.RESULTS),
+            "code": CODE,
+            "message": shapes.legible(1000),
+            "input_bytes": COUNT,
+            "output_bytes": COUNT,
+            "started_at": shapes.nullable(_TIME),
+            "finished_at": _TIME,
+        },
+        others=True,
+    )
+)
 _SHAPE = shapes.Members(
     {
         "state": shapes.one_of(states.SLOT_MOVES),
@@ -138,22 +159,7 @@ _SHAPE = shapes.Members(
         "programmed": _NAME,
         "input_bytes": COUNT,
         "output_bytes": COUNT,
-        "last_result": shapes.nullable(
-            shapes.Members(
-                {
-                    "session_id": _HOLDER,
-                    "generation": GENERATION,
-                    "state": shapes.one_of(states.RESULTS),
-                    "code": CODE,
-                    "message": shapes.legible(1000),
-                    "input_bytes": COUNT,
-                    "output_bytes": COUNT,
-                    "started_at": shapes.nullable(_TIME),
-                    "finished_at": _TIME,
-                },
-                others=True,
-            )
-        ),
+        "last_result": _RESULT,
         "data_port": shapes.nullable(COUNT),
     },
     {
@@ -176,6 +182,7 @@ _SHAPE = shapes.Members(
                 others=True,
             )
         ),
+        "previous_result": _RESULT,
     },
     others=True,
 )
@@ -199,6 +206,8 @@ class Slot:
     :ivar refetched: whether the first file was damaged and is fetched again.
     :ivar released: whether a release of the last assignment was requested.
     :ivar leaving: whether the worker is about to be replaced.
+    :ivar next: an order that begins when the holder has left.
+    :ivar next_until_s: when it is given back instead.
     :ivar secret: secret that admits the holder's client once; empty if the
         client has its own; None if it is unknown here.
     :ivar leave_asked_s: when the desk was first ordered to release the slot.
@@ -218,6 +227,8 @@ class Slot:
     bitstream_path: str | None = None
     refetched: bool = False
     released: bool = False
+    next: objects.AssignRequest | None = None
+    next_until_s: float = 0.0
     resources: Mapping[str, int] | None = None
     leaving: bool = False
     seen_generation: int = 0
@@ -308,6 +319,27 @@ class Slot:
         if self.status.state == states.SLOT_FAULTY:
             return "the slot is faulty: it could not be scrubbed"
         return None
+
+    def wait_for_holder(
+        self, request: objects.AssignRequest, until_s: float
+    ) -> bool:
+        """Keep an order until the holder has left.
+
+        :returns: False if it is not for after this holder.
+        """
+        holder, known = self.holder(), self.next
+        if holder is None or holder.generation != request.after_generation:
+            return False
+        if known is None or known.generation < request.generation:
+            self.next, self.next_until_s = request, until_s
+        return True
+
+    def give_next_back(self) -> list[orders.Effect]:
+        """Refuse the waiting order, as the slot keeps its holder."""
+        assert self.next is not None
+        self.seen_generation = max(self.seen_generation, self.next.generation)
+        self.next = None
+        return [orders.Changed(at_once=True)]
 
     def forget_holder(self) -> None:
         self.pending = None
@@ -416,6 +448,8 @@ class Slot:
         self.seen_generation = max(
             self.seen_generation, status.seen_generation
         )
+        if is_first and self.previous_result is None:
+            self.previous_result = status.previous_result
         self._confirm_pending(status, now)
         effects = self._fetch_again(status)
         if self.pending is None:
@@ -582,7 +616,7 @@ class Slot:
             last_result=self.last_result,
             energy_j=energy_j,
             previous_result=self.previous_result,
-            offer=self._offer(address) if holder is None else None,
+            offer=None if self.pending else self._offer(address),
             beyond_claim=bool(running and running.beyond_claim),
         )
 
@@ -591,7 +625,8 @@ class Slot:
         status = self.status
         if (
             status is None
-            or status.state != states.SLOT_IDLE
+            or status.state not in _OFFERED
+            or status.is_member
             or status.is_stale
             or self.fault is not None
             or self.leaving
@@ -602,6 +637,7 @@ class Slot:
             endpoints=address(status.data_port),
             certificate_sha256=status.certificate_sha256,
             project_id=status.last_project_id,
+            keeps_order=True,
         )
 
     def is_expected(

@@ -29,6 +29,9 @@ from fpgapool.vocabulary import states
 #: has a task.
 MAX_LEAVE_S = 600.0
 
+#: Time for which an order waits for the slot's holder to leave.
+NEXT_S = 0.5
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
@@ -176,9 +179,17 @@ class SlotTable:
         if request.generation == slot.seen_generation:
             return [*self._repeat(slot, request.generation), orders.Changed()]
         if slot.holder() is not None:
+            if slot.wait_for_holder(request, now + NEXT_S):
+                return []
             # The conductor repeats the command until a report shows a free
             # slot.
             return self._refuse("busy")
+        return self._begin(slot, request, now)
+
+    def _begin(
+        self, slot: slots.Slot, request: objects.AssignRequest, now: float
+    ) -> list[orders.Effect]:
+        slot.next = None
         slot.seen_generation = request.generation
         slot.previous_result = slot.last_result
         slot.last_result = None
@@ -192,6 +203,23 @@ class SlotTable:
             request, states.PREPARE_FAILED, code, objection, now
         )
         return [orders.Changed()]
+
+    def _follow(self, slot: slots.Slot, now: float) -> list[orders.Effect]:
+        """Begin the order that waits for the holder, if it has left."""
+        if slot.next is None or slot.holder() is not None:
+            return []
+        if slot.next.generation <= slot.seen_generation:
+            # A release of a later order came first.
+            slot.next = None
+            return []
+        began = self._begin(slot, slot.next, now)
+        return [orders.Changed(at_once=True), *began]
+
+    def _fail(
+        self, slot: slots.Slot, code: str, message: str, now: float
+    ) -> list[orders.Effect]:
+        failed = slot.fail_pending(code, message, now)
+        return [*failed, *self._follow(slot, now)]
 
     def release(
         self,
@@ -212,6 +240,8 @@ class SlotTable:
         if slot is None:
             return self._refuse("slot")
         holder = slot.holder()
+        if slot.next is not None and slot.next.generation == generation:
+            return slot.give_next_back()
         if holder is not None and holder.generation == generation:
             return self._release_holder(slot, reason, now)
         if generation < slot.seen_generation or not agent_api.can_be_of(
@@ -226,6 +256,7 @@ class SlotTable:
             # arrives.
             slot.seen_generation = generation
             if holder is None:
+                slot.previous_result = slot.last_result
                 slot.last_result = objects.SessionResult(
                     session_id=session_id,
                     generation=generation,
@@ -240,7 +271,8 @@ class SlotTable:
     ) -> list[orders.Effect]:
         slot.released = True
         if slot.pending is not None and not slot.pending_sent:
-            return slot.end_pending(states.CANCELLED, reason, "", now)
+            ended = slot.end_pending(states.CANCELLED, reason, "", now)
+            return [*ended, *self._follow(slot, now)]
         slot.release_reason = reason
         if slot.release_deadline_s is not None:
             return [*slot.send_release(), orders.Changed()]
@@ -320,7 +352,7 @@ class SlotTable:
         The worker has not received the assignment, so the slot is unaffected.
         """
         slot = self._pending(key, generation)
-        return [] if slot is None else slot.fail_pending(code, message, now)
+        return [] if slot is None else self._fail(slot, code, message, now)
 
     def bitstreams_in_use(self) -> frozenset[str]:
         """Return the checksums of the files that current assignments need."""
@@ -360,7 +392,7 @@ class SlotTable:
         if slot.leave_deadline_s is not None and not slot.is_at_desk():
             # The slot has left its desk, or the desk has died.
             effects += slot.release(now + self._release_timeout_s)
-        return effects
+        return effects + self._follow(slot, now)
 
     def member_leaves(
         self, key: orders.Key, generation: int, now: float
@@ -428,7 +460,7 @@ class SlotTable:
         if slot is None:
             return []
         if code != codes.RECYCLE:
-            return slot.fail_pending(code, message, now)
+            return self._fail(slot, code, message, now)
         slot.pending_sent = False
         slot.leaving = True
         return []
@@ -444,8 +476,9 @@ class SlotTable:
         self, key: orders.Key, now: float, code: str = codes.WORKER_DIED
     ) -> list[orders.Effect]:
         """A worker's process has ended; its session is lost."""
-        self._slots[key].die(now, code)
-        return [orders.Changed()]
+        slot = self._slots[key]
+        slot.die(now, code)
+        return [orders.Changed(), *self._follow(slot, now)]
 
     def worker_unstartable(
         self, key: orders.Key, message: str, now: float
@@ -454,7 +487,7 @@ class SlotTable:
         slot = self._slots[key]
         known, slot.fault = slot.fault, message
         if slot.pending is not None:
-            return slot.fail_pending(codes.SLOT_FAULTY, message, now)
+            return self._fail(slot, codes.SLOT_FAULTY, message, now)
         return [] if known == message else [orders.Changed()]
 
     # Time and devices.
@@ -465,6 +498,8 @@ class SlotTable:
         """
         effects: list[orders.Effect] = []
         for slot in self._slots.values():
+            if slot.next is not None and slot.next_until_s <= now:
+                effects += slot.give_next_back()
             leave_s = slot.leave_deadline_s
             if leave_s is not None and leave_s <= now:
                 effects += slot.release(now + self._release_timeout_s)

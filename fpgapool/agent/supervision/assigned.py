@@ -17,6 +17,7 @@ import pathlib
 
 from oslo_log import log as logging
 
+from fpgapool import objects
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import slot
 from fpgapool.vocabulary import shapes
@@ -33,7 +34,8 @@ _SHAPE = shapes.Members(
         "project_id": _TEXT,
         "is_member": shapes.flag,
         "run": shapes.text(),
-    }
+    },
+    {"previous_generation": slot.GENERATION, "previous_session_id": _TEXT},
 )
 
 
@@ -43,21 +45,28 @@ class Assigned:
 
     :ivar project_id: the only project that the process may serve.
     :ivar is_member: whether a group is the holder.
+    :ivar previous_generation: that of the assignment before; 0: there is none.
     """
 
     generation: int = 0
     session_id: str | None = None
     project_id: str | None = None
     is_member: bool = False
+    previous_generation: int = 0
+    previous_session_id: str | None = None
 
-    @classmethod
-    def by(cls, order: orders.ToWorker) -> Assigned:
+    def followed_by(self, order: orders.ToWorker) -> Assigned:
+        """Return the assignment of the same process that an order makes."""
         members = order.members
-        return cls(
+        previous = self.generation, self.session_id
+        if self.generation == order.generation:
+            previous = self.previous_generation, self.previous_session_id
+        return Assigned(
             order.generation,
             str(members["session_id"]),
             str(members["project_id"]),
             bool(members["group_id"]),
+            *previous,
         )
 
     @classmethod
@@ -84,7 +93,8 @@ class Assigned:
         :raises shapes.Invalid: if it contradicts the assignment.
         """
         mine = self.generation, self.session_id
-        result = status.last_result
+        before = self.previous_generation, self.previous_session_id
+        result, previous = status.last_result, status.previous_result
         if (
             status.seen_generation > self.generation
             or (
@@ -92,20 +102,22 @@ class Assigned:
                 and (status.generation, status.session_id, status.project_id)
                 != (*mine, self.project_id)
             )
-            or (
-                result is not None
-                and result.generation >= self.generation
-                and (result.generation, result.session_id) != mine
-            )
+            or _contradicts(result, mine)
+            or _contradicts(previous, mine, before)
         ):
             raise shapes.Invalid("status", "is of no assignment of this slot")
         if result is not None and result.generation < self.generation:
             # It was taken before the assignment.
             result = None
+        if previous is not None and previous.generation != before[0]:
+            # It is of the same assignment, whose file was damaged, or of an
+            # older one.
+            previous = None
         is_free = status.generation is None
         return dataclasses.replace(
             status,
             last_result=result,
+            previous_result=previous,
             last_project_id=self.project_id,
             is_member=self.is_member and not is_free,
             is_stale=status.is_stale or (self.is_member and is_free),
@@ -125,6 +137,22 @@ class Assigned:
                 os.close(fd)
         except OSError as error:
             LOG.error("Cannot record an assignment in %s: %s", path, error)
+
+
+def _contradicts(
+    result: objects.SessionResult | None,
+    last: tuple[int, str | None],
+    *others: tuple[int, str | None],
+) -> bool:
+    """Whether a result is newer than a worker's last assignment, or names
+    another session than one of its assignments.
+    """
+    if result is None:
+        return False
+    generation, known = result.generation, dict((last, *others))
+    return generation > last[0] or (
+        generation in known and known[generation] != result.session_id
+    )
 
 
 def load(path: str, run: str) -> Assigned | None:

@@ -310,7 +310,7 @@ class Workers(children.Keeper[_WorkerProcess]):
                     f"it cannot be placed: {error}",
                 )
                 return
-            self._record(worker, assigned.Assigned.by(request))
+            self._record(worker, given.followed_by(request))
             worker.may.update(_ONCE)
         elif request.operation == "reissue_secret":
             worker.may[_PREPARED] += 1

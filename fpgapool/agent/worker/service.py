@@ -389,7 +389,7 @@ class Worker:
         input_bytes, output_bytes = 0, 0
         if order is not None:
             input_bytes, output_bytes = self._server(order).counters()
-        result = machine.last_result
+        result, previous = machine.last_result, machine.previous_result
         return {
             "made_for": self._settings.made_for,
             "state": machine.state,
@@ -408,6 +408,9 @@ class Worker:
             "output_bytes": output_bytes,
             "blocks": self._cache.counts._asdict(),
             "last_result": None if result is None else _result_members(result),
+            "previous_result": (
+                None if previous is None else _result_members(previous)
+            ),
             "data_port": self._sockets.tcp_port,
             "certificate_sha256": self._sockets.certificate_sha256(),
             "programming": self._programming,

@@ -332,6 +332,8 @@ class Machine:
         belong to other projects. The next assignment then requires a new
         process.
     :ivar last_result: the last holder's result, until the next assignment.
+    :ivar previous_result: the result before that: an agent may give the slot
+        to the next session before the conductor has heard of it.
     :ivar fault: why the slot is faulty, or None.
     """
 
@@ -357,6 +359,7 @@ class Machine:
         self.last_project_id: str | None = None
         self.was_member = False
         self.last_result: Result | None = None
+        self.previous_result: Result | None = None
         self.fault: str | None = None
         self.beyond_claim = False
         self.quanta = 0
@@ -445,6 +448,7 @@ class Machine:
         changed = _CHANGED if repairs else _CHANGED_SOON
         self.seen_generation = order.generation
         self.last_project_id = order.project_id
+        self.previous_result = self.last_result
         self.last_result = None
         self._announced = False
         self._started_at = None

@@ -12,6 +12,7 @@ from fpgapool.api.answers import paging
 from fpgapool.api.http import errors
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import library as description
+from fpgapool.vocabulary import names
 
 _MEMBERS = [str(one.shown) for one in description.ACCELERATOR.shown]
 
@@ -39,7 +40,10 @@ def show(call: calls.Call) -> calls.Answer:
     if key is not None:
         document = _document(call, library.profiles[key])
         return calls.Answer(document={"accelerator": document})
-    raise errors.missing(codes.ACCELERATOR_NOT_FOUND, "accelerator", name)
+    known = library.visible(call.caller.project_id)
+    raise errors.ApiError(
+        codes.ACCELERATOR_NOT_FOUND, names.unknown_accelerator(name, known)
+    )
 
 
 def _document(

@@ -602,6 +602,25 @@ def _placement(
     }
 
 
+def _placement_of(
+    call: calls.Call, record: db_api.SessionRecord
+) -> dict[str, Any] | None:
+    """Return what :func:`_placement` does, from a row and the inventory."""
+    if record.slot_id is None or record.state not in states.LIVE:
+        return None
+    slot = call.backends.inventory.get().slots_by_id.get(record.slot_id)
+    if slot is None:
+        return None
+    host = slot.device.host
+    return {
+        "host_uuid": call.places.uuid(host.uuid),
+        "host_name": call.places.name(host.uuid, host.name),
+        "device": slot.device.record.name,
+        "slot": slot.record.number,
+        "local": record.local,
+    }
+
+
 def _connection(view: objects.SessionView) -> dict[str, Any]:
     return {
         "endpoints": views.endpoints(view.endpoints),
@@ -633,6 +652,8 @@ def _listed(call: calls.Call, project_id: str | None) -> list[dict[str, Any]]:
         for record in records
     ]
     if call.version >= _LISTS_SAY_WHY:
+        for one, record in zip(found, records, strict=True):
+            one["placement"] = _placement_of(call, record)
         _add_reasons(call, found)
     return found
 

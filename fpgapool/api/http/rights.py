@@ -122,6 +122,7 @@ READER_OR_AGENT = f"{PROJECT_READER_OR_ADMIN} or {_AGENT}"
 # Policies of routes that handlers also check in other routes.
 BITSTREAMS_UPDATE = "fpgapool:bitstreams:update"
 GROUPS_UPDATE = "fpgapool:groups:update"
+POOL_GET = "fpgapool:pool:get"
 POOL_HOSTS = "fpgapool:pool:hosts"
 
 

@@ -30,6 +30,11 @@ _PLACEMENT = common.record(
     ),
 )
 
+_ITS_SLOT = common.described(
+    {"oneOf": [_PLACEMENT, {"type": "null"}]},
+    "Its slot; null: none. In lists since version 1.2.",
+)
+
 _CONNECTION = common.record(
     endpoints=common.described(
         {"type": "array", "items": common.ENDPOINT},
@@ -55,18 +60,17 @@ _OPTIONS = common.of_options(description.FIELDS.options)
 
 #: A session in a list, without most members that only the conductor has.
 LISTED = common.record(
-    [*common.newer(_SHOWN), "pending_reasons"],
+    [*common.newer(_SHOWN), "pending_reasons", "placement"],
     **common.of_fields((one for one in _SHOWN if one.listed), _OWN),
     links=common.LINKS,
+    placement=_ITS_SLOT,
 )
 
 SESSION = common.record(
     common.newer(_SHOWN),
     **common.of_fields(_SHOWN, _OWN),
     links=common.LINKS,
-    placement=common.described(
-        {"oneOf": [_PLACEMENT, {"type": "null"}]}, "Its slot; null: none."
-    ),
+    placement=_ITS_SLOT,
     connection=common.described(
         {"oneOf": [_CONNECTION, {"type": "null"}]},
         "How to connect; only while it is READY, and only for members of its"

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from importlib import resources
 
+import falcon
 from oslo_config import cfg
 from oslo_log import log as logging
 
@@ -35,6 +36,9 @@ _TYPES = {
     "svg": "image/svg+xml",
 }
 _METHODS = ("GET", "HEAD")
+_HTML = "text/html"
+# The first is what clients get that accept anything.
+_KINDS = ("application/json", _HTML)
 _KEYSTONE = "keystone"
 # A URL without a user or query, and without characters that are not allowed in
 # a header.
@@ -148,6 +152,37 @@ class Page:
             ],
         )
         return [found.content]
+
+
+class Front:
+    """Leads browsers from the API's root to the page.
+
+    Programs, which do not prefer HTML, get what they ask for.
+    """
+
+    def __init__(self, api: middleware.Application) -> None:
+        self._api = api
+
+    def __call__(
+        self,
+        environ: middleware.Environ,
+        start_response: middleware.StartResponse,
+    ) -> Iterable[bytes]:
+        wanted = falcon.Request(environ).client_prefers(_KINDS)
+        if environ["REQUEST_METHOD"] not in _METHODS or wanted != _HTML:
+            return self._api(environ, start_response)
+        environ[middleware.ROUTE] = PATH
+        start_response(
+            "303 See Other",
+            [
+                # Relative, as only the client knows the API's full address.
+                ("Location", f".{PATH}/"),
+                ("Vary", "Accept"),
+                ("Content-Type", "text/plain"),
+                ("Content-Length", "0"),
+            ],
+        )
+        return []
 
 
 def is_page(path: str) -> bool:

@@ -28,6 +28,7 @@ from fpgapool.client.doors import apirequests
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import view as views
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
@@ -94,6 +95,9 @@ class ApiDoor(doors.Door):
         self._revision = -1
         self._events: collections.deque[messages.Message] = collections.deque()
         self._poll: concurrent.futures.Future[_Document] | None = None
+        # Whether the API waits for changes: that takes a thread of this
+        # process for as long, and a waiter has few.
+        self._waits = waits.current() is None
         #: Number of connections made.
         self.connections = 0
         try:
@@ -144,7 +148,15 @@ class ApiDoor(doors.Door):
             finally:
                 if poll.done():
                     self._poll = None
-            self._add_event(session)
+            if not self._waits and session["revision"] == self._revision:
+                left_s = channel.remaining_s(deadline_s)
+                pause_s = _pause_s(session)
+                waits.pause(
+                    pause_s if left_s is None else min(pause_s, left_s)
+                )
+                self._cancel.check()
+            else:
+                self._add_event(session)
         return self._events.popleft()
 
     def discard_events(self) -> None:
@@ -162,9 +174,7 @@ class ApiDoor(doors.Door):
                 # The request may have been sent, but no response arrived.
                 session_ids = self._find(members["request_id"], deadline_s)
             for session_id in session_ids:
-                self._requests.http(
-                    "DELETE", f"/sessions/{session_id}", deadline_s
-                )
+                self._delete(f"/sessions/{session_id}", deadline_s)
 
     def report_close(
         self, closed: doors.Closed, deadline_s: float | None
@@ -179,12 +189,23 @@ class ApiDoor(doors.Door):
             f"&output_bytes={closed['output_bytes']}"
         )
         with contextlib.suppress(errors.FpgapoolError, doors.ConnectionLost):
-            self._requests.http("DELETE", path, deadline_s)
+            self._delete(path, deadline_s)
+
+    def _delete(self, path: str, deadline_s: float | None) -> None:
+        """Delete, even if the request was cancelled."""
+        waits.offload(
+            functools.partial(self._requests.http, "DELETE", path, deadline_s)
+        )
 
     def _find(self, request_id: object, deadline_s: float | None) -> list[str]:
         name = urllib.parse.quote(str(request_id))
-        found = self._requests.http(
-            "GET", f"/sessions?request_id={name}", deadline_s
+        found = waits.offload(
+            functools.partial(
+                self._requests.http,
+                "GET",
+                f"/sessions?request_id={name}",
+                deadline_s,
+            )
         )
         return [session["id"] for session in found["sessions"]]
 
@@ -444,7 +465,7 @@ class ApiDoor(doors.Door):
         """Return the session once it has changed, or after a time limit."""
         started_s = time.monotonic()
         path = f"/sessions/{self._session_id}"
-        if self._revision >= 0:
+        if self._revision >= 0 and self._waits:
             # Without a revision, the API returns the current state at once.
             path += f"?wait_s={apirequests.POLL_S:g}&revision={self._revision}"
         answer = self._requests.http(
@@ -454,6 +475,8 @@ class ApiDoor(doors.Door):
         )
         session: _Document = answer["session"]
         took_s = time.monotonic() - started_s
+        if not self._waits:
+            return session
         if session["revision"] == self._revision and took_s < _SHORTEST_S:
             # The API did not wait, because too many requests are waiting.
             time.sleep(_pause_s(session))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import threading
 import time
 import typing
@@ -19,6 +20,7 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
 # Version of the API that requests use by default.
@@ -44,6 +46,7 @@ class Requests:
     """Sends requests in separate threads; thread-safe.
 
     A waiting thread can be woken; the request itself cannot be interrupted.
+    Where a waiter waits for this code, its threads send the requests.
     """
 
     def __init__(
@@ -125,6 +128,10 @@ class Requests:
             with self._changed:
                 self._changed.notify_all()
 
+        waiter = waits.current()
+        if waiter is not None:
+            waiter.start(functools.partial(run, future))
+            return future
         threading.Thread(
             target=run, args=(future,), name="fpgapool-api", daemon=True
         ).start()
@@ -134,18 +141,31 @@ class Requests:
         self, future: concurrent.futures.Future[_T], deadline_s: float | None
     ) -> _T:
         """Wait for the result of a thread."""
+        waiter = waits.current()
+        if waiter is not None:
+            future.add_done_callback(lambda _: waiter.wake())
+            while not future.done():
+                waiter.park(self._left_s(deadline_s))
+            return future.result()
         with self._changed:
             while not future.done():
-                self._cancel.check()
-                if self._lost:
-                    raise doors.ConnectionLost("this program stopped waiting")
-                left_s = channel.remaining_s(deadline_s)
-                if left_s == 0:
-                    raise errors.OperationTimeout(
-                        "the pool's API did not respond in time"
-                    )
-                self._changed.wait(left_s)
+                self._changed.wait(self._left_s(deadline_s))
         return future.result()
+
+    def _left_s(self, deadline_s: float | None) -> float | None:
+        """Return how long to wait on.
+
+        :raises: as :meth:`ask`, if waiting is over.
+        """
+        self._cancel.check()
+        if self._lost:
+            raise doors.ConnectionLost("this program stopped waiting")
+        left_s = channel.remaining_s(deadline_s)
+        if left_s == 0:
+            raise errors.OperationTimeout(
+                "the pool's API did not respond in time"
+            )
+        return left_s
 
     def http(
         self,

@@ -13,7 +13,6 @@ import secrets
 import socket
 import stat
 import threading
-import time
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
@@ -56,7 +56,7 @@ def default_path() -> str:
 
     :returns: the path in ``FPGAPOOL_SOCKET``, else the first conventional
         path with a socket that other users cannot have put there.
-    :raises errors.FrontDoorUnavailable: if there is none; the message says
+    :raises errors.FrontDoorUnavailable: if there is none; ``places`` says
         why each path was rejected.
     """
     named = os.environ.get(ENVIRONMENT_VARIABLE)
@@ -68,13 +68,10 @@ def default_path() -> str:
         if refusal is None:
             return path
         refusals.append(refusal)
-    raise errors.FrontDoorUnavailable(
-        f"no front door found ({'; '.join(refusals)}); "
-        f"set {ENVIRONMENT_VARIABLE} to the path of its socket"
-    )
+    raise errors.no_pool(refusals)
 
 
-def _refusal_of(path: str) -> str | None:
+def _refusal_of(path: str) -> errors.Place | None:
     """Return why a path must not be used; None if it may be.
 
     Programs send keys to the worker that the front door names, so another
@@ -86,16 +83,20 @@ def _refusal_of(path: str) -> str | None:
         found = os.lstat(directory)
         mode = os.stat(path).st_mode
     except OSError as exc:
-        return f"{path}: {exc.strerror}"
+        missing = isinstance(exc, FileNotFoundError)
+        return errors.Place(path, str(exc.strerror), not missing)
+    why = None
     if not stat.S_ISDIR(found.st_mode):
-        return f"{directory}: is a symbolic link or not a directory"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{directory}: is writable by its group or by all users"
+        why = "is a symbolic link or not a directory"
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        why = "is writable by its group or by all users"
     # The system's directory is safe: only root can create it.
-    if path != SYSTEM_PATH and found.st_uid not in (0, os.getuid()):
-        return f"{directory}: belongs to another user"
+    elif path != SYSTEM_PATH and found.st_uid not in (0, os.getuid()):
+        why = "belongs to another user"
+    if why is not None:
+        return errors.Place(directory, why, notable=True)
     if not stat.S_ISSOCK(mode):
-        return f"{path}: is not a socket"
+        return errors.Place(path, "is not a socket", notable=True)
     return None
 
 
@@ -153,7 +154,7 @@ class FrontDoor(doors.Door):
         self._check()
 
     def _pause(self, seconds: float) -> None:
-        self._unwanted.wait(seconds)
+        waits.for_event(self._unwanted, seconds)
         self._check()
 
     def _check(self) -> None:
@@ -330,7 +331,7 @@ class FrontDoor(doors.Door):
 
     def give_up(self, **members: object) -> None:
         deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
-        self._request_elsewhere("cancel", members, deadline_s, waits=False)
+        self._request_elsewhere("cancel", members, deadline_s, patient=False)
 
     def report_close(
         self, closed: doors.Closed, deadline_s: float | None
@@ -343,7 +344,7 @@ class FrontDoor(doors.Door):
             "close",
             closed,
             limit_s if deadline_s is None else min(limit_s, deadline_s),
-            waits=not confirmed,
+            patient=not confirmed,
         )
 
     def _send_unanswered(
@@ -371,11 +372,11 @@ class FrontDoor(doors.Door):
         members: Mapping[str, object],
         deadline_s: float,
         *,
-        waits: bool,
+        patient: bool,
     ) -> None:
         """Send a request on a separate connection; never raises.
 
-        :param waits: whether to wait for a front door that is unavailable.
+        :param patient: whether to wait for a front door that is unavailable.
         """
         pause_s = _FIRST_CANCEL_PAUSE_S
         while channel.remaining_s(deadline_s):
@@ -394,12 +395,12 @@ class FrontDoor(doors.Door):
                 # those of an earlier connection.
                 self.shutdown()
             except (errors.FrontDoorUnavailable, doors.ConnectionLost):
-                if not waits:
+                if not patient:
                     return
             except (errors.FpgapoolError, OSError):
                 return
             # Pause for a random time, because other clients also retry now.
-            time.sleep(pause_s * random.uniform(0.5, 1.0))
+            waits.pause(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
 
     def shutdown(self) -> None:

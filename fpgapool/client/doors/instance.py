@@ -25,6 +25,7 @@ from types import MappingProxyType
 
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import machine
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 
@@ -45,7 +46,7 @@ _FILE = "openstack/latest/vendor_data2.json"
 TARGET = "fpgapool"
 
 _MOUNT_POINTS = ("/media/configdrive", "/mnt/config", "/mnt/configdrive")
-_LABELS = ("/dev/disk/by-label/config-2", "/dev/disk/by-label/CONFIG-2")
+_LABELS = tuple(f"/{path}" for path in machine.CONFIG_DRIVES)
 _MOUNTS = "/proc/self/mounts"
 _DRIVES_STAY = (
     "a config drive keeps old data until Nova rewrites it, for example when"
@@ -83,6 +84,14 @@ class Credentials:
 class _Absent(Exception):
     """A place has no data about the pool."""
 
+    notable = True
+
+
+class _Nothing(_Absent):
+    """There is nothing in a place, which is no surprise."""
+
+    notable = False
+
 
 class _Empty(_Absent):
     """A place knows the pool, but has no token for this instance."""
@@ -93,10 +102,20 @@ class _Refused(_Absent):
 
 
 class Finder:
-    """Looks for credentials, and caches them."""
+    """Looks for credentials, and caches them.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    :param is_instance: tells whether Nova may have made this machine; only
+        then is its metadata service queried at the usual address, which has
+        another meaning, or none, elsewhere.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        is_instance: Callable[[], bool] = machine.is_instance,
+    ) -> None:
         self._clock = clock
+        self._is_instance = is_instance
         self._lock = threading.Lock()
         self._found: Credentials | None = None
         # Why the metadata service has no data, and when to query it again.
@@ -104,14 +123,14 @@ class Finder:
         self._absent_until_s = 0.0
         # When the metadata service first had no token for this instance.
         self._empty_since_s: float | None = None
-        self._places: list[str] = []
+        self._places: list[errors.Place] = []
 
     def find(
         self,
         environ: Environment | None = None,
         pause: doors.Pause = lambda _: False,
         refused: Collection[Credentials] = (),
-    ) -> tuple[Credentials | None, list[str]]:
+    ) -> tuple[Credentials | None, list[errors.Place]]:
         """Look at config drives, then query the metadata service.
 
         A config drive's data may be outdated, because Nova rarely rewrites it.
@@ -150,14 +169,23 @@ class Finder:
                 str(path), functools.partial(_of_drive, path, refused)
             ):
                 return
-        base = environ.get(METADATA_URL, DEFAULT_METADATA_URL).rstrip("/")
+        named = environ.get(METADATA_URL)
+        base = DEFAULT_METADATA_URL if named is None else named.rstrip("/")
         if base:
             url = f"{base}/{_FILE}"
-            self._try(url, lambda: self._of_service(url, refused))
+            self._try(
+                url,
+                lambda: self._of_service(url, refused, named is not None),
+            )
 
     def _of_service(
-        self, url: str, refused: Collection[Credentials]
+        self, url: str, refused: Collection[Credentials], is_named: bool
     ) -> Credentials:
+        if not is_named and not self._is_instance():
+            raise _Nothing(
+                "not queried, as this machine is no instance of OpenStack;"
+                f" {METADATA_URL} overrides this"
+            )
         if self._clock() < self._absent_until_s:
             raise self._absence
         try:
@@ -179,7 +207,7 @@ class Finder:
         try:
             self._found = read()
         except _Absent as exc:
-            self._places.append(f"{place} ({exc})")
+            self._places.append(errors.Place(place, str(exc), exc.notable))
             return False
         return True
 
@@ -298,7 +326,7 @@ def _of_drive(
     except (_Empty, _Refused) as exc:
         raise _Absent(f"{exc}; {_DRIVES_STAY}") from None
     except FileNotFoundError:
-        raise _Absent("not found") from None
+        raise _Nothing("not found") from None
     except OSError as exc:
         raise _Absent(exc.strerror or type(exc).__name__) from exc
 

@@ -8,15 +8,19 @@ the API are imported when a program first names it.
 
 from __future__ import annotations
 
+import functools
 import typing
 from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 from typing import Self
 from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
+from fpgapool.client import shown
 from fpgapool.client.doors import door as doors
+from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
 if typing.TYPE_CHECKING:
@@ -27,7 +31,7 @@ SERVICE_TYPE = "fpgapool"
 _T = TypeVar("_T")
 
 
-class PoolApi:
+class PoolApi(shown.Shown):
     """The pool's REST API, for the ``front_door`` of :func:`acc_open`.
 
     :param adapter: a ``keystoneauth1.adapter.Adapter`` for the service, with
@@ -41,6 +45,17 @@ class PoolApi:
     ) -> None:
         self._adapter = adapter
         self._renew = renew
+
+    def _facts(self) -> Mapping[str, object]:
+        # For another endpoint the adapter would have to ask Keystone.
+        url = getattr(self._adapter, "endpoint_override", None)
+        if not isinstance(url, str):
+            return {"url": "of Keystone's catalog"}
+        import urllib.parse
+
+        parts = urllib.parse.urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        return {"url": urllib.parse.urlunsplit(parts._replace(netloc=host))}
 
     @classmethod
     def of_instance(
@@ -155,7 +170,8 @@ class PoolApi:
         except errors.RequestRejected as exc:
             if exc.code != codes.UNAUTHORIZED or self._renew is None:
                 raise
-            other = self._renew(exc.message)
+            renew = functools.partial(self._renew, exc.message)
+            other = waits.offload(renew)
         return other._admitted(enter)
 
 

@@ -42,7 +42,8 @@ class SessionView:
     :ivar reason: code that says why the session ended or was rejected, or why
         this machine's CPU computes instead.
     :ivar revision: increases with every change.
-    :ivar secret: for the first connection to the worker; empty unless READY.
+    :ivar secret: for the first connection to the worker; empty unless READY,
+        or PREPARING if it has its slot when the holder leaves.
     :ivar queue_position: position in the queue; 0 is the next to be served.
     :ivar expected_wait_s: expected remaining wait for a slot; None if unknown.
         Nine of ten waits lie between ``expected_wait_low_s`` and

@@ -23,6 +23,8 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
+from fpgapool.client import log
+from fpgapool.client import shown
 from fpgapool.client.doors import asking
 from fpgapool.client.doors import groupdoor
 from fpgapool.client.doors import poolapi
@@ -98,13 +100,15 @@ def group_open(
         access = found.attach(name, accelerator, deadline_s)
         access = dataclasses.replace(access, application=application)
         absence = waiting.Absence(away_timeout_s, on_away)
-        return Group(found, access, window_tasks, token, absence)
+        group = Group(found, access, window_tasks, token, absence)
+        log.info("Group %s opened as client %s", name, group.client_id)
+        return group
     except BaseException:
         cancelling.release(token)
         raise
 
 
-class Group:
+class Group(shown.Shown):
     """An open group, returned by :func:`group_open`.
 
     It is a context manager: leaving it closes the group. Any number of threads
@@ -135,8 +139,9 @@ class Group:
         self._check_params = checks.schema_check(
             access.profile.get("params_schema") or {}
         )
-        # The parameters checked last; most tasks use the same ones.
-        self._checked: bytes | None = None
+        # The parameters checked last, as given and as sent; most tasks use the
+        # same ones.
+        self._checked: tuple[bytes | None, bytes] = None, b""
         self._token = token
         try:
             token.attach(self)
@@ -149,6 +154,14 @@ class Group:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(timeout_s=CLOSE_TIMEOUT_S if kind is None else 0.0)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "group_id": self.group_id,
+            "client_id": self.client_id,
+            "accelerator": self.profile.get("name"),
+            "members": self.members,
+        }
 
     @property
     def group_id(self) -> str:
@@ -337,6 +350,7 @@ class Group:
             self._token.detach(self)
             cancelling.release(self._token)
             self._door.detach(self._access)
+            log.info("Group %s closed", self.group_id)
 
     def shutdown(self) -> None:
         """End all tasks with ``CANCELLED``; called by the token.
@@ -368,9 +382,11 @@ class Group:
             )
         values = checks.params(params)
         encoded = checks.encoded(values) if values else b""
-        if encoded != self._checked:
+        checked = self._checked
+        if encoded != checked[0]:
             self._check_params(values)
-            self._checked = encoded
+            checked = encoded, checks.encoded(values) if values else b""
+            self._checked = checked
         used = blocks.checked_arguments(arguments) if arguments else {}
         if isinstance(data, blocks.Block):
             view, out = _buffer(data.source)
@@ -379,7 +395,7 @@ class Group:
             view, out = _buffer(data)
         return grouplink.GroupTask(
             records.TASK,
-            encoded,
+            checked[1],
             view,
             number,
             getattr(self._mine, "lock", None),

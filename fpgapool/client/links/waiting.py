@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
+from fpgapool.client import log
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
@@ -143,6 +144,7 @@ class Absence:
 
     def announce(self, what: str, gives_up_s: float | None) -> None:
         """Notify the program of what does not respond, and when to give up."""
+        log.info("Waiting: %s does not respond", what)
         if self._on_away is not None:
             self._on_away(what, channel.remaining_s(gives_up_s))
 
@@ -491,7 +493,7 @@ class SlotSeeker:
             pause_s = _FIRST_BACKOFF_S
             while (
                 view is not None
-                and view.state == states.READY
+                and (view.state == states.READY or _is_next(view))
                 and view.generation > self._lost_generation
             ):
                 dialer = connections.Dialer(
@@ -554,6 +556,15 @@ class SlotSeeker:
             raise Ended(view)
         if not self._is_of_the_lost_slot(view):
             self._end_outage()
+            if view.state == states.QUEUED and (
+                known is None or known.pending_reasons != view.pending_reasons
+            ):
+                reasons = ", ".join(view.pending_reasons) or view.reason
+                log.info(
+                    "Session %s waits: %s",
+                    view.session_id,
+                    reasons or "for its turn",
+                )
             if self._on_state is not None:
                 self._on_state(view)
         return view
@@ -636,6 +647,15 @@ def earliest(*deadlines_s: float | None) -> float | None:
         if one is not None and (found is None or one < found):
             found = one
     return found
+
+
+def _is_next(view: views.SessionView) -> bool:
+    """Whether its slot's holder is about to leave: the worker then lets the
+    client wait until it has.
+    """
+    return bool(
+        view.state == states.PREPARING and view.endpoints and view.secret
+    )
 
 
 def _refused(exc: connections.WorkerError) -> errors.FpgapoolError:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fpgapool.client import checks
 from fpgapool.client import errors
+from fpgapool.client import shown
 from fpgapool.client.links import connection as connections
 from fpgapool.client.sessions import pieces
 from fpgapool.protocol import blocks
@@ -38,7 +39,7 @@ def bytes_of(data: Any) -> bytes | memoryview:
     return view.cast("B") if view.nbytes else b""
 
 
-class Block:
+class Block(shown.Shown):
     """Data that a slot or a group may use repeatedly.
 
     The slot keeps the data while it has space; the next time, only a 32-byte
@@ -59,6 +60,9 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.data)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"bytes": len(self)}
 
 
 _NUMBER = shapes.integer(1, blocks.MAX_ARGUMENT)

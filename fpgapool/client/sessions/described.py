@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+from fpgapool.client import shown
 from fpgapool.client.doors import view as views
 from fpgapool.client.sessions import flow as flows
 
 
-class Described:
+class Described(shown.Shown):
     """Describes the slot of a session and its history."""
 
     flow: flows.Flow

@@ -17,6 +17,7 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
+from fpgapool.client import log
 from fpgapool.client import options as session_options
 from fpgapool.client import tracing
 from fpgapool.client.doors import asking
@@ -315,6 +316,11 @@ class _Opening:
         checks.params_schema(self._params, profile.get("params_schema") or {})
 
     def _fall_back(self, cause: errors.FpgapoolError) -> sessions.Session:
+        log.info(
+            "Request %s: this machine's CPU computes: %s",
+            self._origin.request_id,
+            cause.code,
+        )
         dialer = software.CpuDialer(software.view_of(cause), self._token)
         loaded = self._load(cause)
         connection = loaded.connect(self._token)
@@ -378,12 +384,24 @@ class _Opening:
             raise errors.OperationTimeout(
                 "the time limit was exceeded"
             ) from exc
-        return sessions.Session(
+        session = sessions.Session(
             flow,
             self._token,
             time.monotonic() - self._started_s,
             self._origin.request_id,
         )
+        log.info(
+            "Session %s of %s opened after %.3f s: slot %s of %s on host %s, "
+            "transport %s",
+            session.session_id or self._origin.request_id,
+            self._members["accelerator"],
+            session.waited_s,
+            session.slot,
+            session.device,
+            session.host_name,
+            session.transport,
+        )
+        return session
 
 
 def acc_run(

@@ -114,6 +114,11 @@ class Window:
         with self.lock:
             self._free.remove(number)
 
+    def has_room(self, length_bytes: int) -> bool:
+        """Return whether :meth:`reserve` would not wait."""
+        with self.lock:
+            return bool(self._free) and self.input.has_room(length_bytes)
+
     def reserve(self, length_bytes: int, deadline_s: float | None) -> int:
         """Wait until the window has room, and take a free buffer.
 

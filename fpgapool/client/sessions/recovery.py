@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from fpgapool.client import errors
+from fpgapool.client import log
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
@@ -307,6 +308,11 @@ class Recovering:
         self._dialer.hang_up(self._connection.channel)
         self._connection = self._dial_again(deadline_s)
         self.reconnects += 1
+        log.info(
+            "Session %s has resumed its connection at input byte %s",
+            self.view.session_id,
+            self.acknowledged_bytes,
+        )
 
     def _dial_again(self, deadline_s: float | None) -> connections.Connection:
         opened = self._connection.opened
@@ -396,6 +402,16 @@ class Recovering:
             raise channel.DeadlineExceeded(exc.message) from exc
         self._move(dialer, connection)
         self.reopens += by_slot
+        log.info(
+            "Session %s has lost its slot (%s) and goes on in slot %s of %s "
+            "on host %s at input byte %s",
+            self.view.session_id,
+            lost.code,
+            self.view.slot,
+            self.view.device,
+            self.view.host_name,
+            self.acknowledged_bytes,
+        )
 
     def _failure(self, code: str, message: str) -> errors.SessionFailed:
         return errors.SessionFailed(code, message, self.acknowledged_bytes)

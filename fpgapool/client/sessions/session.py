@@ -11,11 +11,13 @@ import os
 import threading
 import time
 import types
+from collections.abc import Mapping
 from typing import Self
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
+from fpgapool.client import log
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import blocks
@@ -87,6 +89,19 @@ class Session(described.Described):
         else:
             self._place = memoryview(b"")
             self._pout = flow.shared.output(0)[: flow.chunk_bytes]
+
+    def _facts(self) -> Mapping[str, object]:
+        state = "closed" if self._closed else self.view.state
+        return {
+            "session_id": self.session_id or None,
+            "state": self._failure.code if self._failure else state,
+            "host": self.host_name,
+            "device": self.device,
+            "slot": self.slot,
+            "transport": self.transport,
+            "fallback_reason": self.fallback_reason,
+            "request_id": self.request_id,
+        }
 
     @property
     def closed(self) -> bool:
@@ -310,6 +325,7 @@ class Session(described.Described):
             self.flow.stop()
         self.flow.report_close(deadline_s)
         self._end()
+        log.info("Session %s closed", self._name)
 
     def abort(self) -> None:
         """Release the slot at once, whatever its state; never raises."""
@@ -319,6 +335,12 @@ class Session(described.Described):
         self.flow.stop()
         self.flow.abandon()
         self._end()
+        reason = self._failure.code if self._failure else codes.CANCELLED
+        log.info("Session %s aborted: %s", self._name, reason)
+
+    @property
+    def _name(self) -> str | None:
+        return self.session_id or self.request_id
 
     def _keep_output(self) -> None:
         """Keep the last output when the worker clears its buffers."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import socket
 import threading
 import time
@@ -23,6 +24,7 @@ from fpgapool.client import errors
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
@@ -266,7 +268,7 @@ class CpuWorker:
             header, payload = self._next_request(deadline_s)
             began_s = time.monotonic()
             try:
-                self._answer(header, payload)
+                waits.offload(functools.partial(self._answer, header, payload))
             finally:
                 self._software.busy_s += time.monotonic() - began_s
                 with self._changed:

@@ -145,6 +145,7 @@ class Feeder(threading.Thread):
             flow.chunk_bytes - flow.chunk_bytes % self._multiple_bytes
         )
         self.failure: BaseException | None = None
+        self._fed = False
 
     def run(self) -> None:
         try:
@@ -157,6 +158,18 @@ class Feeder(threading.Thread):
             return
         except BaseException as exc:
             self._fail(exc)
+
+    def feed(self) -> None:
+        """Send as much as the window has room for; instead of the thread.
+
+        For input that is in memory.
+        """
+        while self._left_bytes or not self._fed:
+            length_bytes = min(self._left_bytes, self._piece_bytes)
+            if not self._flow.window.has_room(length_bytes):
+                return
+            self._feed(length_bytes)
+            self._fed = True
 
     def _feed(self, length_bytes: int) -> None:
         """Send the next piece, or a part of it."""
@@ -184,7 +197,8 @@ class Feeder(threading.Thread):
 
     def stop(self) -> None:
         """Wait briefly for the thread; its source may never have more data."""
-        self.join(_JOIN_S)
+        if self.is_alive():
+            self.join(_JOIN_S)
 
 
 class _BufferFeeder(Feeder):

@@ -206,10 +206,12 @@ def opened_output(
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, like: Path | None = None) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces ``path`` at the end.
 
     :param path: path of the file; a pipe or device is written to directly.
+    :param like: file whose permissions and time of change it gets; None for
+        those of the file that it replaces, and the present time.
     :raises OSError: if it cannot be written; the error names the path.
     """
     label = str(path)
@@ -225,11 +227,18 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     start = os.fsdecode(os.fsencode(name)[:200])
     partial = os.path.join(directory, f".{start}.{secrets.token_hex(6)}.part")
     try:
+        found = None if like is None else os.stat(like)
         with Output(partial, label, mode="x") as stream:
+            if found is not None:
+                # Nobody else may read the output of a private file.
+                os.chmod(partial, stat.S_IMODE(found.st_mode) & 0o777)
             yield stream
         with _naming(label):
-            with contextlib.suppress(FileNotFoundError):
-                os.chmod(partial, stat.S_IMODE(os.stat(target).st_mode))
+            if found is not None:
+                os.utime(partial, ns=(found.st_atime_ns, found.st_mtime_ns))
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    os.chmod(partial, stat.S_IMODE(os.stat(target).st_mode))
             os.replace(partial, target)
     except BaseException:
         with contextlib.suppress(OSError):

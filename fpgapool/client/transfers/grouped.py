@@ -20,6 +20,7 @@ from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client.groups import group as groups
 from fpgapool.client.sessions import blocks
+from fpgapool.client.transfers import bars
 from fpgapool.client.transfers import files
 from fpgapool.client.transfers import transfer
 from fpgapool.common.channels import channel
@@ -54,7 +55,7 @@ def run_group_file(
     *,
     params: Mapping[str, Any] | None = None,
     size_bytes: int | None = None,
-    progress: transfer.Progress | None = None,
+    progress: bars.Progress | bool | None = None,
     timeout_s: float | None = None,
     arguments: Mapping[int, Any] | None = None,
     chunk_multiple_bytes: int = 1,
@@ -69,7 +70,7 @@ def run_group_file(
     :param source: path or binary file object, read from its current position.
     :param destination: path of the output, or binary file object to which
         output is written as it arrives.
-    :param progress: called with the input bytes done and the total.
+    :param progress: see :func:`fpgapool.client.run_stream`.
     :param timeout_s: time limit for the whole call.
     :param arguments: see :meth:`fpgapool.client.Group.run`.
     :param chunk_multiple_bytes: the length of every task, except the last, is
@@ -86,7 +87,11 @@ def run_group_file(
     known = blocks.checked_arguments(arguments)
     piece_bytes = _piece_bytes(group.profile, chunk_multiple_bytes)
     ends = transfer.opened(source, destination, size_bytes)
-    with ends as (read, written, length):
+    name = str(group.profile.get("name", "group"))
+    with (
+        ends as (read, written, length),
+        bars.reporting(progress, name) as tell,
+    ):
         started_s = time.monotonic()
         done_bytes = output_bytes = tasks = 0
 
@@ -102,8 +107,8 @@ def run_group_file(
             tasks += 1
             done_bytes += input_bytes
             output_bytes += len(result)
-            if progress is not None:
-                progress(done_bytes, length)
+            if tell is not None:
+                tell(done_bytes, length)
         files.check_end(read, check)
         ran_s = time.monotonic() - started_s
     return GroupReport(

@@ -24,18 +24,21 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
+from fpgapool.client import shown
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import flow as flows
 from fpgapool.client.sessions import opening
 from fpgapool.client.sessions import session as sessions
+from fpgapool.client.transfers import bars
 from fpgapool.client.transfers import feeding
 from fpgapool.client.transfers import files
 from fpgapool.client.transfers import sinks
 from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
-Progress: typing.TypeAlias = Callable[[int, int], object]
+Progress = bars.Progress
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 _MAX_RESTARTS = 3
@@ -44,12 +47,14 @@ _RESTART_CODES = codes.SLOT_LOST | {
     codes.INCOMPATIBLE_SLOT,
     codes.SESSION_LOST,
 }
+# How much data one of several tasks moves before it is another one's turn.
+_TURN_BYTES = 1024 * 1024
 # A repeated request needs a different name of at most 64 characters.
 _NAME_STEM = 60
 
 
 @dataclasses.dataclass(frozen=True)
-class RunReport:
+class RunReport(shown.ShownFields):
     """The results of a transfer.
 
     If there were several slots, the attributes describe the last one.
@@ -92,7 +97,7 @@ class _Job:
     source: feeding.Source
     sink: sinks.Sink
     size_bytes: int
-    progress: Progress | None
+    progress: Progress | bool | None
     timeout_s: dataclasses.InitVar[float | None]
     options: session_options.Options
     session: sessions.Session | None = None
@@ -102,12 +107,17 @@ class _Job:
     reconnects: int = 0
     reopens: int = 0
     restarts: int = 0
+    tell: Progress | None = None
 
     def __post_init__(self, timeout_s: float | None) -> None:
         checks.size(self.size_bytes, may_be_zero=True)
         self.deadline_s = checks.deadline(timeout_s)
 
     def run(self) -> RunReport:
+        with bars.reporting(self.progress, self.accelerator) as self.tell:
+            return self._run()
+
+    def _run(self) -> RunReport:
         """Transfer everything, starting over as often as allowed."""
         while True:
             try:
@@ -161,10 +171,12 @@ class _Job:
         place = buffers.blank(0 if flow.shared else flow.chunk_bytes)
         feeder = self.source.feeder(flow, self.size_bytes, self.deadline_s)
         self.feeder = feeder
+        alone = waits.current() is not None
         with session.using():
-            feeder.start()
+            if not alone:
+                feeder.start()
             try:
-                self._receive(flow, place)
+                self._receive(flow, place, feeder.feed if alone else None)
             except waiting.Stopped:
                 feeder.check()
                 # Otherwise, the pool has ended the session.
@@ -212,9 +224,25 @@ class _Job:
             cpu_energy_j=session.cpu_energy_j,
         )
 
-    def _receive(self, flow: flows.Flow, place: memoryview) -> None:
-        reported_bytes = -1
+    def _receive(
+        self,
+        flow: flows.Flow,
+        place: memoryview,
+        feed: Callable[[], None] | None,
+    ) -> None:
+        """Receive all output.
+
+        :param feed: sends input that has room; None: another thread does.
+        """
+        reported_bytes, paused_bytes = -1, 0
         while not flow.ended:
+            if feed is not None:
+                feed()
+                moved_bytes = flow.acknowledged_bytes + flow.received_bytes
+                if moved_bytes - paused_bytes > _TURN_BYTES:
+                    # Other tasks run, even if there is always more data.
+                    waits.pause(0)
+                    paused_bytes = moved_bytes
             wanted = self.sink.place()
             output = flow.receive(
                 place if wanted is None else wanted, self.deadline_s
@@ -222,8 +250,8 @@ class _Job:
             if output is not None and output.data:
                 self.sink.write(output.data)
             done_bytes = flow.acknowledged_bytes
-            if self.progress is not None and done_bytes != reported_bytes:
-                self.progress(done_bytes, self.size_bytes)
+            if self.tell is not None and done_bytes != reported_bytes:
+                self.tell(done_bytes, self.size_bytes)
                 reported_bytes = done_bytes
 
 
@@ -245,7 +273,7 @@ def run_stream(
     destination: BinaryIO,
     size_bytes: int,
     *,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     timeout_s: float | None = None,
     **options: Unpack[session_options.Options],
 ) -> RunReport:
@@ -264,7 +292,8 @@ def run_stream(
     :param destination: binary file object to write the output to.
     :param size_bytes: size of the input, which may be 0. The source must end
         there, unless it is a device, a pipe or a socket.
-    :param progress: called with the input bytes done and the total.
+    :param progress: called with the input bytes done and the total; True shows
+        a bar of tqdm, which ``fpgapool[progress]`` installs.
     :param timeout_s: time limit for the whole call.
     :param options: see :func:`fpgapool.client.acc_open`. After a checksum
         error, the destination contains output that must not be used.
@@ -294,7 +323,7 @@ def run_buffer(
     data: Buffer,
     *,
     into: None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     timeout_s: float | None = None,
     **options: Unpack[session_options.Options],
 ) -> tuple[bytearray, RunReport]: ...
@@ -306,7 +335,7 @@ def run_buffer(
     data: Buffer,
     *,
     into: bytearray | memoryview,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     timeout_s: float | None = None,
     **options: Unpack[session_options.Options],
 ) -> tuple[memoryview, RunReport]: ...
@@ -318,7 +347,7 @@ def run_buffer(
     data: Buffer,
     *,
     into: bytearray | memoryview | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     timeout_s: float | None = None,
     **options: Unpack[session_options.Options],
 ) -> tuple[bytearray | memoryview, RunReport]:
@@ -370,7 +399,7 @@ def run_file(
     destination: files.Path | BinaryIO,
     *,
     size_bytes: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     timeout_s: float | None = None,
     **options: Unpack[session_options.Options],
 ) -> RunReport:

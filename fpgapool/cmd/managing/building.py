@@ -58,6 +58,20 @@ ALLOWED = arguments.Group(
     ),
 )
 
+PLATFORM = option(
+    "platform",
+    "PATTERN",
+    "compile for a device whose platform name matches PATTERN, which is"
+    " written as in boards files",
+    default="*",
+)
+DEVICE = option(
+    "device",
+    "PATTERN",
+    "compile for the first device whose name matches",
+    default="*",
+)
+
 ARGUMENTS = (
     arguments.OneOf(
         arguments.Argument(
@@ -80,19 +94,8 @@ ARGUMENTS = (
         "the manifest of FILE; the default is FILE with the extension .json",
         type=pathlib.Path,
     ),
-    option(
-        "platform",
-        "PATTERN",
-        "compile for a device whose platform name matches PATTERN, which is"
-        " written as in boards files",
-        default="*",
-    ),
-    option(
-        "device",
-        "PATTERN",
-        "compile for the first device whose name matches",
-        default="*",
-    ),
+    PLATFORM,
+    DEVICE,
     arguments.flag(
         "source",
         "package the source instead of a binary, so that each host compiles"
@@ -123,11 +126,11 @@ ARGUMENTS = (
             action="append",
             default=[],
         ),
+        # As the openstack command calls it: --version is that of a command.
         option(
-            "version",
+            "bitstream-version",
             "VERSION",
             "version (default: 1.0); the pool uses the newest version",
-            dest="of_version",
             type=arguments.matching("[A-Za-z0-9!+._-]{1,64}", "a version"),
             default="1.0",
         ),
@@ -274,7 +277,7 @@ class Registry:
             name=found.manifest.name,
             accelerator=found.manifest.name,
             description=found.manifest.description,
-            version=args.of_version,
+            version=args.bitstream_version,
             format=found.kind,
             public=args.public,
             shapes=tuple(dict.fromkeys(args.shapes)),

@@ -347,12 +347,12 @@ class _Trial:
         self._begin(name, "result")
         expected, _ = session.expected(self.request.size_bytes)
         output, rate = session.computed(self.request.size_bytes)
-        difference = session.difference(output, expected)
+        wrong = difference(output, expected, session.software.rounding)
         yield Step(
             name,
             "result",
-            FAILED if difference else PASSED,
-            difference or "matches the software core",
+            FAILED if wrong else PASSED,
+            wrong or "matches the software core",
             {"bytes_per_s": rate, "output_bytes": len(output)},
         )
         if name == _TRANSFER:
@@ -426,7 +426,7 @@ class _Session:
             )
             core.cancel()
             self.params = params
-            self.piece = _repeated(data, multiple, chunk_bytes)
+            self.piece = repeated(data, multiple, chunk_bytes)
             return True
         return False
 
@@ -447,26 +447,6 @@ class _Session:
     def _count(self, size_bytes: int) -> int:
         # The rate excludes the first piece, which allocates memory.
         return max(2, size_bytes // len(self.piece))
-
-    def difference(self, output: bytes, expected: bytes) -> str:
-        """Describe what is wrong with an output; empty if it is right."""
-        if output == expected:
-            return ""
-        if len(output) != len(expected):
-            return f"{len(output)} bytes of output instead of {len(expected)}"
-        if self.software.rounding is not None:
-            import numpy
-
-            kind, tolerance = self.software.rounding
-            right = numpy.frombuffer(expected, kind)
-            error = numpy.abs(numpy.frombuffer(output, kind) - right).max()
-            largest = numpy.abs(right).max()
-            if error <= tolerance * largest:
-                return ""
-            return f"numeric error {error:g} for values up to {largest:g}"
-        differs = map(operator.ne, output, expected)
-        position = next(number for number, one in enumerate(differs) if one)
-        return f"the output is wrong, starting at byte {position}"
 
     def transfers(self) -> dict[str, float]:
         """Return the rates for several lengths of pieces."""
@@ -510,7 +490,33 @@ class _Session:
         return core
 
 
-def _repeated(data: bytes, multiple: int, chunk_bytes: int) -> bytes:
+def difference(
+    output: bytes, expected: bytes, rounding: tuple[str, float] | None
+) -> str:
+    """Describe what is wrong with an output; empty if it is right.
+
+    :param rounding: as that of a core.
+    """
+    if output == expected:
+        return ""
+    if len(output) != len(expected):
+        return f"{len(output)} bytes of output instead of {len(expected)}"
+    if rounding is not None:
+        import numpy
+
+        kind, tolerance = rounding
+        right = numpy.frombuffer(expected, kind)
+        error = numpy.abs(numpy.frombuffer(output, kind) - right).max()
+        largest = numpy.abs(right).max()
+        if error <= tolerance * largest:
+            return ""
+        return f"numeric error {error:g} for values up to {largest:g}"
+    differs = map(operator.ne, output, expected)
+    position = next(number for number, one in enumerate(differs) if one)
+    return f"the output is wrong, starting at byte {position}"
+
+
+def repeated(data: bytes, multiple: int, chunk_bytes: int) -> bytes:
     """Return a piece of whole blocks that repeats the data."""
     unit = math.lcm(multiple, len(data) or 1)
     if unit > _MAX_PATTERN_BYTES:

@@ -76,6 +76,15 @@ _DECLARED = (
         nargs="?",
         help="name, for example aes or copy; --list shows all",
     ),
+    declared.Argument(
+        "file",
+        nargs="?",
+        type=_filled,
+        metavar="FILE",
+        help="file to read instead of IN, - for standard input. Without OUT,"
+        " gzip writes FILE.gz, aes and aes-cbc write FILE.enc, or FILE from"
+        " FILE.enc, and sha prints the digest as sha256sum does",
+    ),
     option(
         "in",
         "IN",
@@ -91,6 +100,13 @@ _DECLARED = (
         type=_filled,
         dest="destination",
     ),
+    declared.Argument(
+        "-f",
+        "--force",
+        action="store_true",
+        help="replace the output that belongs to FILE if it exists; FILE"
+        " itself is kept in any case",
+    ),
     option(
         "size-bytes",
         "N",
@@ -104,15 +120,16 @@ _DECLARED = (
         "parameters of the accelerator",
         option(
             "param",
-            "NAME=TEXT",
-            "string parameter of the accelerator; may be repeated",
+            "NAME=VALUE",
+            "parameter of the accelerator, such as level=3 or missing=0,4, in"
+            " the form that --list shows; may be repeated",
             action="append",
             default=[],
         ),
         option(
             "param-json",
             "NAME=JSON",
-            "parameter that is not a string, for example level=3",
+            "parameter as JSON, where --param would be ambiguous",
             action="append",
             default=[],
         ),
@@ -240,6 +257,10 @@ _DECLARED = (
         dest="lists",
     ),
     flag("json", "print the report or the error as JSON"),
+    flag(
+        "verbose",
+        "if no pool is found, also print where the command looked for one",
+    ),
 )
 
 
@@ -269,13 +290,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         unknown options, which may be keys.
     """
     made = parser()
-    found, unknown = made.parse_known_args(words)
+    # FILE may come after options, which plain parsing would not allow.
+    found, unknown = made.parse_known_intermixed_args(words)
     options = [one for one in unknown if one.startswith("-")]
     if options:
         names = " ".join(one.partition("=")[0] for one in options)
         made.error(f"unknown option: {names}")
     if unknown:
-        made.error(f"unexpected argument {unknown[0]!r} after the accelerator")
+        made.error(f"unexpected argument {unknown[0]!r} after FILE")
     return found
 
 

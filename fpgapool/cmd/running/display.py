@@ -16,8 +16,7 @@ from fpgapool import client
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.vocabulary import session
 from fpgapool.vocabulary import states
-
-_SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+from fpgapool.vocabulary import units
 
 
 class Display:
@@ -126,15 +125,6 @@ def _waiting_text(view: client.SessionView) -> str:
     return text
 
 
-def human_bytes(value_bytes: float) -> str:
-    """Return a human-readable amount of data, such as ``1.2 GB``."""
-    unit = 0
-    while value_bytes >= 999.5 and unit < len(_SIZE_UNITS) - 1:
-        value_bytes /= 1000
-        unit += 1
-    return f"{value_bytes:.3g} {_SIZE_UNITS[unit]}"
-
-
 def summary(report: client.RunReport) -> str:
     """Return the line about a session."""
     text = (
@@ -165,10 +155,10 @@ def group_summary(report: client.GroupReport, waited_s: float) -> str:
 
 def _amounts(report: client.RunReport | client.GroupReport) -> str:
     return (
-        f"{human_bytes(report.input_bytes)} in, "
-        f"{human_bytes(report.output_bytes)} out "
+        f"{units.bytes_text(report.input_bytes)} in, "
+        f"{units.bytes_text(report.output_bytes)} out "
         f"in {report.ran_s:.3g} s "
-        f"({human_bytes(report.bytes_per_s)}/s)"
+        f"({units.bytes_text(report.bytes_per_s)}/s)"
     )
 
 
@@ -178,7 +168,7 @@ def _place_text(report: client.RunReport) -> str:
     if report.slot is None:
         return "this machine's CPU; no slot was free in time"
     return (
-        f"{report.host} {report.device} slot {report.slot}, "
+        f"{report.host}/{report.device} slot {report.slot}, "
         f"{'local' if report.local else 'remote'}"
     )
 
@@ -198,7 +188,7 @@ def listing(found: Iterable[client.Accelerator]) -> Iterator[str]:
     """Yield the lines about accelerators."""
     for one in found:
         yield (
-            f"{one.name}: {human_bytes(one.peak_bytes_per_s)}/s at most, "
+            f"{one.name}: {units.bytes_text(one.peak_bytes_per_s)}/s at most, "
             f"{one.free_slots} of {one.slots} slots free: {one.description}"
         )
         required = one.params_schema.get("required", ())

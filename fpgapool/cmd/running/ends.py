@@ -159,10 +159,17 @@ def _spooled(
     return cast(BinaryIO, spool)
 
 
-def open_destination(name: str, stack: contextlib.ExitStack) -> str | BinaryIO:
-    """Return the output: a path, or standard output."""
+def open_destination(
+    name: str, like: str | None, stack: contextlib.ExitStack
+) -> str | BinaryIO:
+    """Return the output: a path, a new file, or standard output.
+
+    :param like: path of a file whose mode and time the output gets.
+    """
     if name != command_line.STANDARD:
-        return name
+        if like is None:
+            return name
+        return stack.enter_context(files.replacing(name, like))
     descriptor = _descriptor(sys.stdout)
     if descriptor is None:
         raise command_line.UsageError("standard output is closed")

@@ -12,6 +12,7 @@ import re
 import secrets
 from typing import Any
 
+from fpgapool.client import typed
 from fpgapool.client.transfers import files
 from fpgapool.cmd.running import arguments as command_line
 
@@ -68,7 +69,8 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
     """
     params = _Params()
     for item in arguments.param:
-        params.add(*_split(item, "--param"))
+        name, text = _split(item, "--param")
+        params.add(name, typed.Typed(text))
     for item in arguments.param_json:
         name, text = _split(item, "--param-json")
         try:

@@ -19,6 +19,7 @@ import array
 import collections.abc
 import contextlib
 import errno
+import functools
 import os
 import select
 import socket
@@ -26,6 +27,7 @@ import threading
 import time
 import typing
 
+from fpgapool.common.channels import waits
 from fpgapool.protocol import frames
 
 #: Descriptors that one message may carry.
@@ -80,6 +82,11 @@ def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
     """
     if fd < 0:
         raise ChannelClosed("the channel is closed")
+    waiter = waits.current()
+    if waiter is not None:
+        if not waiter.ready(fd, events, remaining_s(deadline_s)):
+            raise DeadlineExceeded("deadline passed")
+        return
     poller = select.poll()
     poller.register(fd, events)
     while True:
@@ -212,9 +219,23 @@ class Channel(abc.ABC):
         """
         (self._other or self).sock.shutdown(socket.SHUT_WR)
 
+    def _recv(
+        self, buffer: memoryview, flags: int, deadline_s: float | None
+    ) -> int:
+        """Receive available bytes; wait until there are some."""
+        if deadline_s is not None and waits.current() is None:
+            wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
+        while True:
+            try:
+                return self._recv_raw(buffer, flags)
+            except BlockingIOError:
+                wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
+
     def _recv_raw(self, buffer: memoryview, flags: int) -> int:
         try:
             received_bytes = self.sock.recv_into(buffer, 0, flags)
+        except BlockingIOError:
+            raise
         except OSError as exc:
             raise ChannelClosed(f"receiving failed: {exc}") from exc
         if received_bytes == 0:
@@ -261,12 +282,13 @@ class Channel(abc.ABC):
 class PlainChannel(Channel):
     """A channel over a TCP or Unix socket without encryption.
 
-    :param sock: a connected stream socket, which is put into blocking mode.
+    :param sock: a connected stream socket; it will block, unless a waiter
+        waits for this code.
     """
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
-        sock.settimeout(None)
+        waits.prepare(sock)
         self._store = memoryview(b"")
         # Range of the bytes in the store that were received ahead.
         self._start = 0
@@ -314,13 +336,6 @@ class PlainChannel(Channel):
             buffer[:taken_bytes] = self._store[start:end]
         return taken_bytes
 
-    def _recv(
-        self, buffer: memoryview, flags: int, deadline_s: float | None
-    ) -> int:
-        if deadline_s is not None:
-            wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
-        return self._recv_raw(buffer, flags)
-
     def recv_with_fds(
         self,
         buffer: memoryview,
@@ -341,15 +356,19 @@ class PlainChannel(Channel):
         taken_bytes = self._take_ahead(buffer)
         if taken_bytes:
             return taken_bytes, []
-        if deadline_s is not None:
+        if deadline_s is not None and waits.current() is None:
             wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
         room_bytes = socket.CMSG_SPACE(max_fds * array.array("i").itemsize)
-        try:
-            received_bytes, ancillary, flags, _ = self.sock.recvmsg_into(
-                [buffer], room_bytes, socket.MSG_CMSG_CLOEXEC
-            )
-        except OSError as exc:
-            raise ChannelClosed(f"receiving failed: {exc}") from exc
+        while True:
+            try:
+                received_bytes, ancillary, flags, _ = self.sock.recvmsg_into(
+                    [buffer], room_bytes, socket.MSG_CMSG_CLOEXEC
+                )
+                break
+            except BlockingIOError:
+                wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
+            except OSError as exc:
+                raise ChannelClosed(f"receiving failed: {exc}") from exc
         fds = take_fds(ancillary)
         if flags & _TRUNCATED or len(fds) > max_fds:
             close_fds(fds)
@@ -465,7 +484,12 @@ def connect_tcp(
     if timeout_s == 0:
         raise DeadlineExceeded("deadline passed")
     try:
-        sock = socket.create_connection((address, port), timeout_s)
+        if waits.current() is None:
+            sock = socket.create_connection((address, port), timeout_s)
+        else:
+            sock = _connect_waiting(address, port, deadline_s)
+    except DeadlineExceeded:
+        raise
     except TimeoutError as exc:
         raise DeadlineExceeded(f"no answer from {address}:{port}") from exc
     except (OSError, ValueError, OverflowError) as exc:
@@ -473,6 +497,42 @@ def connect_tcp(
         raise ChannelClosed(f"{address!r}:{port}: {exc}") from exc
     tune(sock)
     return sock
+
+
+def _connect_waiting(
+    address: str, port: int, deadline_s: float | None
+) -> socket.socket:
+    """Connect to the first address that answers, without blocking."""
+    failure: OSError = OSError(f"{address!r} has no address")
+    find = functools.partial(
+        socket.getaddrinfo, address, port, type=socket.SOCK_STREAM
+    )
+    try:
+        found = find(flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        # It is a name, which a server may have to be asked for.
+        found = waits.offload(find)
+    for family, kind, protocol, _, place in found:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            error = sock.connect_ex(place)
+            if error == errno.EINPROGRESS:
+                # A waiter may return too early.
+                while not select.select([], [sock], [], 0)[1]:
+                    wait_ready(sock.fileno(), select.POLLOUT, deadline_s)
+                error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if not error:
+                return sock
+            failure = OSError(error, os.strerror(error))
+        except BaseException:
+            sock.close()
+            raise
+        sock.close()
+    try:
+        raise failure
+    finally:
+        del failure
 
 
 #: The kernel's limit on the path of a Unix socket, without the final NUL byte.

@@ -7,12 +7,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import select
 import socket
 import threading
 import typing
 
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.protocol import frames
 
 if typing.TYPE_CHECKING:
@@ -49,7 +49,7 @@ class TlsChannel(channel.Channel):
         import ssl
 
         super().__init__(sock)
-        sock.settimeout(None)
+        waits.prepare(sock)
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(
@@ -162,9 +162,7 @@ class TlsChannel(channel.Channel):
         return filled_bytes
 
     def _receive(self, deadline_s: float | None) -> None:
-        if deadline_s is not None:
-            channel.wait_ready(self.sock.fileno(), select.POLLIN, deadline_s)
-        received_bytes = self._recv_raw(self._received, 0)
+        received_bytes = self._recv(self._received, 0, deadline_s)
         with self._tls_lock:
             self._incoming.write(self._received[:received_bytes])
 

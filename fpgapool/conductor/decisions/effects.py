@@ -234,4 +234,6 @@ def can_wait(message: Message) -> bool:
         isinstance(message, PublishSession)
         and message.host_uuid is not None
         and message.view.state in _STEPS
+        # A successor's client connects to its slot already.
+        and not message.view.endpoints
     )

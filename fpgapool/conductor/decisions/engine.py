@@ -25,6 +25,7 @@ from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import reports
 from fpgapool.conductor.decisions.assignments import serving
+from fpgapool.conductor.decisions.assignments import succession
 from fpgapool.conductor.decisions.hardware import accelerators
 from fpgapool.conductor.decisions.hardware import administration
 from fpgapool.conductor.decisions.hardware import hosts
@@ -74,6 +75,7 @@ class Engine:
         room = self.pool.room
         self._charging = room(charging.Charging)
         self._serving = room(serving.Serving, _charging=self._charging)
+        self._succession = room(succession.Succession)
         self._hosts = room(hosts.Hosts, _serving=self._serving)
         self._desks = room(desks.Desks)
         self._accelerators = room(accelerators.Accelerators)
@@ -180,6 +182,10 @@ class Engine:
             else:
                 pool.link.handle(item)
         pool.decide()
+        if self._succession.choose():
+            pool.decide()
+            # Jobs that cannot follow these holders wait again.
+            pool.decide()
         self._groups.record_progress()
         self._desks.send_changes()
         for query in queries:

@@ -41,11 +41,12 @@ class Restoring(parts.Room):
         }
         for record in snapshot.unknown_sessions:
             limits.log_unknown(record, "state")
+        without_slot = []
         for record in snapshot.live_sessions:
             row = held.get((record.id, record.generation))
             phase = row and limits.read_enum(model.Phase, row, "phase")
             if record.state == states.QUEUED or row is None or phase is None:
-                self.adopt(record)
+                without_slot.append(record)
             else:
                 del held[record.id, record.generation]
                 session = self._lives.of_record(record)
@@ -61,6 +62,9 @@ class Restoring(parts.Room):
             ):
                 del held[record.id, record.generation]
                 self._restore_ending(record, row, phase)
+        for record in without_slot:
+            if not self._restore_successor(record):
+                self.adopt(record)
         for record in snapshot.failed_sessions:
             if record.session_id not in self._sessions.by_id:
                 self._remember(record)
@@ -72,6 +76,37 @@ class Restoring(parts.Room):
             # The slot may have been assigned to another session meanwhile.
             if orphan.slot_id not in self._holds:
                 self._outbox.write_assignment(orphan.slot_id, None)
+
+    def _restore_successor(self, record: db_api.SessionRecord) -> bool:
+        """Restore a session whose slot's holder has to leave first.
+
+        :returns: False if it is none.
+        """
+        holder = self._holds.get(record.slot_id or 0)
+        if (
+            record.state != states.PREPARING
+            or not isinstance(holder, sessions.SessionHold)
+            or holder.accelerator != record.accelerator
+            or holder.generation >= record.generation
+            or holder.successor is not None
+        ):
+            return False
+        self._link.tell(events.HolderLeaves(holder.slot.id, holder.generation))
+        session = self._lives.of_record(record)
+        self._sessions.add(session)
+        self._serving.restore_session(
+            session,
+            dataclasses.replace(
+                holder.record(),
+                holder_id=record.id,
+                generation=record.generation,
+                phase=model.Phase.PREPARING.value,
+            ),
+            model.Phase.PREPARING,
+        )
+        if session.hold is not None:
+            session.hold.ordered_at = self._clock.now
+        return True
 
     def adopt(self, record: db_api.SessionRecord) -> None:
         """Adopt a live session that has no recorded slot."""

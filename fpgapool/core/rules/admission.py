@@ -48,29 +48,28 @@ class Admission:
         else:
             self._submit(event)
 
-    def on_job_moved(self, event: events.JobMoved) -> None:
-        """Count a job as from another host, whether it waits or has a slot."""
-        job_id, host_id = event.job_id, event.host_id
+    def move_job(
+        self, job_id: model.JobId, host_id: model.HostId | None
+    ) -> queued.JobRecord | None:
+        """Count a job as from another host.
+
+        :returns: the job, if it is in the queue or has a slot.
+        """
         record = self._jobs.records.get(job_id)
         if record is None:
             waits = self.yielding.get(job_id)
             if waits is not None:
                 job = dataclasses.replace(waits.job, host_id=host_id)
                 self.yielding[job_id] = dataclasses.replace(waits, job=job)
-            return
+            return None
         job = dataclasses.replace(record.job, host_id=host_id)
         if record.group is not None:
             self._jobs.remove(record)
             record.job = job
             self.enqueue(record)
-            return
-        record.job = job
-        slots = self._view.slots
-        slot_id = record.slot_id
-        slot = None if slot_id is None else slots.slots.get(slot_id)
-        if slot is not None:
-            slots.set_local(slot.id, job.is_local_to(slot.host.id))
-            self._view.put_flow(job, slot)
+        else:
+            record.job = job
+        return record
 
     def on_claims_restored(self, event: events.ClaimsRestored) -> None:
         """Learn from the claims that an earlier leader knew."""

@@ -25,6 +25,11 @@ acts by phase:
   as revoked, with the reason, and waits for the release. It never withdraws
   the order, because the agent may already be carrying it out.
 
+A holder that leaves soon (``HolderLeaves``) is in ``leaving``, and its slot is
+free for one pass: the job that gets it is its successor, PREPARING until the
+holder's release is reported. If there is no successor after the pass, or it
+loses the slot, the holder has its slot again.
+
 If the host is lost, the state of a worker in ACTIVE or DETACHED is unknown:
 the assignment stays until the host or the session reports.
 """
@@ -66,15 +71,30 @@ class Holders:
         self._members = group_members
         self._outcome = outcome
         self.overdrawn: set[model.SlotId] = set()
+        #: Holders that leave soon, by slot.
+        self.leaving: dict[model.SlotId, slots.Hold] = {}
 
     def current(
         self, slot_id: model.SlotId, generation: int
     ) -> slots.Hold | None:
         """Return the slot's assignment; None if the generation is stale."""
         hold = self._slots.assignments.get(slot_id)
+        if hold is not None and hold.generation != generation:
+            hold = self.leaving.get(slot_id)
         if hold is None or hold.generation != generation:
             return None
         return hold
+
+    def _leaves(self, hold: slots.Hold) -> bool:
+        return self.leaving.get(hold.slot_id) is hold
+
+    def _of(self, record: queued.JobRecord) -> slots.Hold:
+        """Return the slot of a job that has one."""
+        assert record.slot_id is not None
+        hold = self.leaving.get(record.slot_id)
+        if hold is not None and hold.record is record:
+            return hold
+        return self._slots.assignments[record.slot_id]
 
     def on_restored(self, event: events.AssignmentRestored) -> None:
         """Restore an assignment from before a restart.
@@ -184,7 +204,7 @@ class Holders:
 
     def on_progress(self, event: events.Progress) -> None:
         hold = self.current(event.slot_id, event.generation)
-        if hold is None:
+        if hold is None or self._leaves(hold):
             return
         if self._view.loads is not None:
             self._view.loads.set_rate(event.slot_id, event.bytes_per_s)
@@ -198,7 +218,7 @@ class Holders:
         hold = self.current(event.slot_id, event.generation)
         if hold is None or hold.record is None or hold.revoked:
             return
-        if hold.group_id is None:
+        if hold.group_id is None and not self._leaves(hold):
             self.overdrawn.add(event.slot_id)
 
     def on_released(self, event: events.SlotReleased) -> None:
@@ -238,9 +258,75 @@ class Holders:
             self._queue.withdraw(record)
             self._queue.forget(event.job_id)
             return
-        hold = self._slots.assignments[record.slot_id]
+        hold = self._of(record)
         if not hold.revoked:
             self._revoke(hold, record, event.reason)
+
+    def on_job_moved(self, event: events.JobMoved) -> None:
+        """Count a job as from another host, whether it waits or has a slot."""
+        record = self._queue.move_job(event.job_id, event.host_id)
+        if record is None or record.slot_id is None:
+            return
+        slot = self._slots.slots.get(record.slot_id)
+        if slot is None:
+            return
+        hold, is_local = self._of(record), record.job.is_local_to(slot.host.id)
+        if self._leaves(hold):
+            # The slot counts for its successor.
+            hold.local = is_local
+            return
+        self._slots.set_local(slot.id, is_local)
+        self._view.put_flow(record.job, slot)
+
+    # -- leaving soon ----------------------------------------------------
+
+    def on_leaves(self, event: events.HolderLeaves) -> None:
+        """Free the slot of a holder for one pass."""
+        hold = self._slots.assignments.get(event.slot_id)
+        if (
+            hold is None
+            or hold.generation != event.generation
+            or hold.record is None
+            or hold.group_id is not None
+            or event.slot_id in self.leaving
+        ):
+            return
+        self._release(hold)
+        self.leaving[event.slot_id] = hold
+
+    def on_stays(self, event: events.HolderStays) -> None:
+        """Queue a successor again."""
+        hold = self._slots.assignments.get(event.slot_id)
+        if (
+            hold is None
+            or hold.generation != event.generation
+            or hold.record is None
+            or event.slot_id not in self.leaving
+        ):
+            return
+        record = hold.record
+        self._release(hold)
+        if self._queue.enqueue(record) and hold.group_id is not None:
+            self._members.waits_again(record, hold.group_id)
+
+    def keep_without_successor(self) -> None:
+        """Give slots back to their holders that nobody took in the pass."""
+        for slot_id in list(self.leaving):
+            if slot_id not in self._slots.assignments:
+                self._keep(slot_id)
+
+    def _keep(self, slot_id: model.SlotId) -> None:
+        """Give the slot of a holder that was about to leave back to it."""
+        hold = self.leaving.pop(slot_id)
+        record = hold.record
+        assert record is not None
+        hold.slot = self._slots.slots.get(slot_id)
+        hold.charged_at_s = self._view.now
+        self._view.charge_claim(record, hold, in_round=False)
+        self._slots.hold(hold)
+        self._queue.deadlines.watch(record)
+        if hold.slot is not None:
+            self._view.put_flow(record.job, hold.slot)
 
     # -- losing slots ----------------------------------------------------
 
@@ -254,6 +340,9 @@ class Holders:
             self._end(hold)
         else:
             self._requeue(hold, hold.record, codes.HOST_LOST)
+        former = self._slots.assignments.get(hold.slot_id)
+        if former is not None:
+            self.lose(former)
 
     def call_back(self, hold: slots.Hold, reason: str) -> None:
         """Take a slot from a holder that must leave.
@@ -268,6 +357,9 @@ class Holders:
             return
         if hold.phase in (_PREPARING, _READY):
             self._requeue(hold, record, reason)
+            former = self._slots.assignments.get(hold.slot_id)
+            if former is not None:
+                self.call_back(former, reason)
         else:
             self._revoke(hold, record, reason)
 
@@ -278,7 +370,7 @@ class Holders:
                 self._queue.withdraw(record)
                 self._queue.reject_lost(record)
                 continue
-            hold = self._slots.assignments[record.slot_id]
+            hold = self._of(record)
             if hold.revoked:
                 continue
             if hold.phase in (_PREPARING, _READY):
@@ -361,6 +453,10 @@ class Holders:
             self._queue.forget(hold.record.job.id)
 
     def _release(self, hold: slots.Hold) -> None:
+        if self._leaves(hold):
+            # Its successor has the slot already.
+            del self.leaving[hold.slot_id]
+            return
         slot = hold.slot
         if slot is not None:
             if hold.phase is _PREPARING:
@@ -379,3 +475,5 @@ class Holders:
         if hold.group_id is not None:
             self._members.ended(hold, hold.group_id)
         self._outcome.pass_due = True
+        if hold.slot_id in self.leaving:
+            self._keep(hold.slot_id)

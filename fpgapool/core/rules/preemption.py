@@ -52,6 +52,8 @@ class Preemption:
         hold = self._holders.current(event.slot_id, event.generation)
         if hold is None or hold.record is None or hold.group_id is not None:
             return
+        if event.slot_id in self._holders.leaving:
+            return
         hold.record.done_bytes = event.bytes
         hold.record.seen_s = self._view.now
         self.borders[event.slot_id] = event.generation
@@ -88,7 +90,9 @@ class Preemption:
             hold = self._holders.current(slot.id, borders[slot.id])
             if hold is None or hold.record is None or hold.revoked:
                 continue
-            if not slot.up or not view.is_stateless(hold.accelerator):
+            if slot.id in self._holders.leaving or not slot.up:
+                continue
+            if not view.is_stateless(hold.accelerator):
                 continue
             job_id = self._strategy.challenger(
                 view, hold, self._spoken_for(), view.now

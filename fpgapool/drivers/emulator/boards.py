@@ -11,6 +11,7 @@ import os
 from fpgapool.drivers import documents
 from fpgapool.drivers.emulator import faults
 from fpgapool.objects import declaration
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import shapes
 
 MAX_BOARDS = 64
@@ -30,7 +31,7 @@ class Board:
     model: str = "emulated"
     dma_bytes_per_s: float = 2.1e9
     programming_time_s: float = 0.0
-    shape: str = "any"
+    shape: str = names.DEFAULT_SHAPE
     idle_power_w: float = 20.0
     active_power_w: float = 5.0
     faults: tuple[faults.Fault, ...] = ()

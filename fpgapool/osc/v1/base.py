@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import decimal
 import itertools
-import json
 import logging
 import os
 import re
+import time
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -22,11 +23,11 @@ from openstack import exceptions as sdk_exceptions
 from openstack import resource
 from osc_lib import exceptions
 from osc_lib import utils
-from osc_lib.cli import format_columns
 from osc_lib.command import command
 
 from fpgapool.common import arguments
 from fpgapool.osc.sdk import proxy
+from fpgapool.osc.v1 import columns
 from fpgapool.osc.v1 import messages
 from fpgapool.osc.v1 import names
 from fpgapool.vocabulary import fields
@@ -38,6 +39,8 @@ Table = tuple[Sequence[str], Iterable[Any]]
 LOG = logging.getLogger(__name__)
 
 _DIRECTIONS = ("asc", "desc")
+_WATCH_S = 2.0
+_CLEAR_SCREEN = "\x1b[H\x1b[2J"
 _PREFIXES = ("", "K", "M", "G", "T", "P")
 # Allows more digits than any size has.
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)(i?)B?", re.I)
@@ -141,13 +144,6 @@ class Command(command.Command):
             ) from error
 
 
-class JsonColumn(format_columns.DictColumn):
-    """A nested document; its human-readable form has several lines."""
-
-    def human_readable(self) -> str:
-        return json.dumps(self._value, indent=1, ensure_ascii=False)
-
-
 class ShowCommand(Command, command.ShowOne):
     """A command that shows one resource, possibly after changing it.
 
@@ -170,13 +166,13 @@ class ShowCommand(Command, command.ShowOne):
 
     def shown(self, found: resource.Resource) -> Table:
         """Return the columns and values of a resource."""
-        columns, attributes = utils.get_osc_show_columns_for_sdk_resource(
+        shown, attributes = utils.get_osc_show_columns_for_sdk_resource(
             found,
             {name: _NAMES[name] for name in _NAMES if hasattr(found, name)},
             [*_HIDDEN, *self.hidden],
         )
-        formats = {**formatters(self.described), **self.formatters}
-        return columns, utils.get_item_properties(
+        formats = {**columns.formatters(self.described), **self.formatters}
+        return shown, utils.get_item_properties(
             found, attributes, formatters=formats
         )
 
@@ -226,6 +222,11 @@ class ListCommand(Command, command.Lister):
     :cvar formatters: formatters of attributes that have no description.
     :cvar more_columns: headings of attributes that have no description and
         that only ``--long`` shows.
+    :cvar derived: columns that are computed from a resource, by heading.
+    :cvar table: attributes and derived columns that people see in a table,
+        with their headings; empty: the same that programs see.
+    :cvar added: derived columns that programs see after the described ones.
+    :cvar pause: waits between two lists of ``--watch``, in seconds.
     """
 
     described: fields.Fields
@@ -233,6 +234,10 @@ class ListCommand(Command, command.Lister):
     filters: Sequence[str] = ()
     formatters: Formatters = {}
     more_columns: Mapping[str, str] = {}
+    derived: Mapping[str, Callable[[Any], Any]] = {}
+    table: Mapping[str, str] = {}
+    added: Sequence[str] = ()
+    pause: Callable[[float], object] = staticmethod(time.sleep)
 
     def common_arguments(self) -> Arguments:
         keys = self.described.sort_keys
@@ -248,7 +253,29 @@ class ListCommand(Command, command.Lister):
             ),
             option("limit", "maximum number of rows", type=positive),
             option("marker", "start after this ID", metavar="<id>"),
+            arguments.Argument(
+                "--watch",
+                metavar="<seconds>",
+                nargs="?",
+                const=_WATCH_S,
+                type=arguments.number(float, "a number of seconds", 0.1),
+                help="list again and again, every 2 seconds by default, until"
+                " Ctrl-C",
+            ),
         )
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run the command, with ``--watch`` until it is interrupted."""
+        if parsed_args.watch is None:
+            return super().run(parsed_args)
+        try:
+            while True:
+                if self.app.stdout is not None and self.app.stdout.isatty():
+                    self.app.stdout.write(_CLEAR_SCREEN)
+                super().run(parsed_args)
+                self.pause(parsed_args.watch)
+        except KeyboardInterrupt:
+            return 0
 
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Return the filters that were given."""
@@ -268,40 +295,45 @@ class ListCommand(Command, command.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         query = given(limit=parsed_args.limit, marker=parsed_args.marker)
         query |= {**parsed_args.sort, **self.query(parsed_args)}
-        shown = columns(self.described, listed=True)
+        shown = headings(self.described, listed=True)
+        if self.table and parsed_args.formatter == "table":
+            shown = dict(self.table)
+        else:
+            shown |= {name: name for name in self.added}
         if query.get("all_projects"):
             shown["project_id"] = "Project ID"
         if parsed_args.long:
-            shown |= columns(self.described, listed=False)
-            shown |= self.more_columns
+            more = headings(self.described, listed=False) | self.more_columns
+            shown |= {k: v for k, v in more.items() if k not in shown}
         # The service's limit applies to each page, not to the whole list.
         members = itertools.islice(
             self.members(parsed_args, query), parsed_args.limit
         )
-        formats = {**formatters(self.described), **self.formatters}
         return list(shown.values()), (
-            utils.get_item_properties(member, list(shown), formatters=formats)
-            for member in members
+            self._row(member, list(shown)) for member in members
         )
 
+    def _row(self, member: resource.Resource, names: list[str]) -> list[Any]:
+        formats = {**columns.formatters(self.described), **self.formatters}
+        described = [name for name in names if name not in self.derived]
+        values = dict(
+            zip(
+                described,
+                utils.get_item_properties(
+                    member, described, formatters=formats
+                ),
+                strict=True,
+            )
+        )
+        return [
+            self.derived[name](member)
+            if name in self.derived
+            else values[name]
+            for name in names
+        ]
 
-_FORMATTERS = {
-    fields.NAMES: format_columns.ListColumn,
-    fields.RATE: format_columns.SizeColumn,
-    fields.OBJECT: JsonColumn,
-    fields.OBJECTS: format_columns.ListDictColumn,
-}
 
-
-def formatters(described: fields.Fields) -> dict[str, Any]:
-    return {
-        field.name: _FORMATTERS[field.kind]
-        for field in described.shown
-        if field.kind in _FORMATTERS
-    }
-
-
-def columns(described: fields.Fields, *, listed: bool) -> dict[str, str]:
+def headings(described: fields.Fields, *, listed: bool) -> dict[str, str]:
     """Return the attributes of a list with their column headings.
 
     :param listed: whether the list shows them without ``--long``.
@@ -322,6 +354,14 @@ def _title(name: str) -> str:
 def given(**values: Any) -> dict[str, Any]:
     """Return the options that were given."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+def instant(text: str | None) -> float | None:
+    """Return a time of the API in seconds since the epoch; None: unknown."""
+    try:
+        return datetime.datetime.fromisoformat(text or "").timestamp()
+    except ValueError:
+        return None
 
 
 positive = arguments.number(int, "a positive integer", 1)
@@ -347,14 +387,33 @@ def size_bytes(text: str) -> int:
     )
 
 
+def of_host(text: str) -> str:
+    """Return an identifier, or a name that may have its host before it.
+
+    :raises argparse.ArgumentTypeError: see :func:`identifier`.
+    """
+    parts = text.split("/", maxsplit=1)
+    if not all(map(_is_identifier, parts)):
+        raise _not_named(text)
+    return text
+
+
 def identifier(text: str) -> str:
     """Return a name or an identifier.
 
     :raises argparse.ArgumentTypeError: if it would change a request's URL.
     """
-    if text in ("", ".", "..") or not _NOT_IN_IDENTIFIERS.isdisjoint(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a name or an ID")
+    if not _is_identifier(text):
+        raise _not_named(text)
     return text
+
+
+def _is_identifier(text: str) -> bool:
+    return text not in ("", ".", "..") and _NOT_IN_IDENTIFIERS.isdisjoint(text)
+
+
+def _not_named(text: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"{text!r} is not a name or an ID")
 
 
 def _order(keys: Sequence[str]) -> Callable[[str], dict[str, list[str]]]:

@@ -175,7 +175,8 @@ class CreateBitstream(ShowBitstream):
         # The openstack command itself has an option --version.
         base.option(
             "bitstream-version",
-            "version (default: 1.0); the pool uses the newest version",
+            "version (default: 1.0); the pool uses the newest version;"
+            " --version alone is answered by the openstack command itself",
             metavar="<version>",
         ),
         arguments.OneOf(
@@ -297,7 +298,11 @@ class SetBitstream(base.Command):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Make the changes one by one, with the approval last."""
+        """Make the changes one by one, with the approval last.
+
+        Say after each what is different now: if a later one fails, the earlier
+        ones have been made.
+        """
         project_ids = projects.find_ids(
             self.connection, parsed_args.projects, parsed_args
         )
@@ -309,15 +314,30 @@ class SetBitstream(base.Command):
         )
         if changes:
             self.client.update_bitstream(bitstream, **changes)
+            self._say(bitstream, f"changed: {', '.join(changes)}")
         if parsed_args.file is not None:
             with _opened(parsed_args.file) as file:
                 self.client.upload_bitstream(bitstream, file)
+            self._say(bitstream, f"has the file {parsed_args.file}")
         for project_id in project_ids:
             self.client.share_bitstream(bitstream, project_id)
+            self._say(bitstream, f"shared with project {project_id}")
         if parsed_args.approve:
-            self.client.approve_bitstream(bitstream, force=parsed_args.force)
+            found = self.client.approve_bitstream(
+                bitstream, force=parsed_args.force
+            )
+            self._say(
+                bitstream,
+                f"approved: slots of shape {', '.join(found.shapes)} may run"
+                f" it as {found.accelerator}, version {found.version}",
+            )
         if parsed_args.reject is not None:
             self.client.reject_bitstream(bitstream, parsed_args.reject)
+            self._say(bitstream, "rejected: no slot will be given it")
+
+    def _say(self, bitstream: str, what: str) -> None:
+        if self.app.stdout is not None:
+            self.app.stdout.write(f"bitstream {bitstream} {what}\n")
 
 
 class UnsetBitstream(base.Command):

@@ -13,11 +13,15 @@ from fpgapool.common import arguments
 from fpgapool.osc.sdk import inventory as sdk
 from fpgapool.osc.v1 import administration
 from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import names
 from fpgapool.vocabulary import inventory
 from fpgapool.vocabulary import states
 
 _DEVICE = base.positional(
-    "device", "ID of the device, or its name if that is unique"
+    "device",
+    "HOST/NAME such as node1/board0, NAME if that is unique, or ID of the"
+    " device",
+    type=base.of_host,
 )
 
 
@@ -27,6 +31,17 @@ class ListDevices(base.ListCommand):
     described = inventory.DEVICE
     method = "devices"
     filters = ("state",)
+    derived = {
+        "Device": lambda one: names.device_name(one.host_name, one.name)
+    }
+    table = {
+        "Device": "Device",
+        "model": "Model",
+        "state": "State",
+        "slots": "Slots",
+        "sessions": "Sessions",
+        "id": "ID",
+    }
     arguments = (
         base.option("host", "list only devices of this host (name or UUID)"),
         base.option(

@@ -26,15 +26,32 @@ class _Kind(NamedTuple):
 
     :ivar members: lists the resources that may have a given name.
     :ivar describe: distinguishes resources that have the same name.
+    :ivar path_of: returns the name that begins with the host's; None: the
+        resources are not parts of hosts.
     """
 
     members: Callable[[proxy.Proxy, str], Iterable[Any]]
     name_of: Callable[[Any], str] = operator.attrgetter("name")
     describe: Callable[[Any], str] = lambda _one: ""
+    path_of: Callable[[Any], str] | None = None
 
 
-def _place_of(one: Any) -> str:
-    return f"on {one.host_name} ({one.host_uuid})"
+def device_name(host_name: str, device: str) -> str:
+    """Return the name of a device in the pool, such as ``node1/board0``."""
+    return f"{host_name}/{device}"
+
+
+def slot_name(host_name: str, device: str, number: int) -> str:
+    """Return the name of a slot in the pool, such as ``node1/board0.1``."""
+    return f"{device_name(host_name, device)}.{number}"
+
+
+def _device_of(one: Any) -> str:
+    return device_name(one.host_name, one.name)
+
+
+def _slot_of(one: Any) -> str:
+    return slot_name(one.host_name, one.device_name, one.number)
 
 
 def _own_first(members: Callable[..., Iterable[Any]], name: str) -> list[Any]:
@@ -55,12 +72,15 @@ def _instances(client: proxy.Proxy, name: str, **query: bool) -> Iterable[Any]:
 _KINDS = {
     "host": _Kind(lambda client, name: client.hosts(name=name)),
     "device": _Kind(
-        lambda client, _name: client.devices(), describe=_place_of
+        lambda client, _name: client.devices(),
+        describe=_device_of,
+        path_of=_device_of,
     ),
     "slot": _Kind(
         lambda client, _name: client.slots(),
         lambda one: f"{one.device_name}.{one.number}",
-        _place_of,
+        _slot_of,
+        _slot_of,
     ),
     "instance": _Kind(
         lambda client, name: _own_first(
@@ -91,15 +111,20 @@ def find(client: proxy.Proxy, kind: str, text: str) -> str:
     """
     if kind not in _KINDS or utils.is_uuid_like(text):
         return text
-    members, name_of, describe = _KINDS[kind]
+    members, name_of, describe, path_of = _KINDS[kind]
+    if path_of is not None and "/" in text:
+        name_of = path_of
     found = [one for one in members(client, text) if name_of(one) == text]
     if len(found) == 1:
         identifier: str = found[0].id
         return identifier
     if not found:
-        raise exceptions.CommandError(f"no resource is named {text!r}")
+        raise exceptions.CommandError(f"no {kind} is named {text!r}")
     lines = sorted(f"{one.id} {describe(one)}".rstrip() for one in found)
     shown = "\n".join(lines[:_MAX_CANDIDATES])
+    use = "an ID"
+    if path_of is not None and name_of is not path_of:
+        use = f"{min(map(path_of, found))} or an ID"
     raise exceptions.CommandError(
-        f"{text!r} is ambiguous ({len(found)} matches); use an ID:\n{shown}"
+        f"{text!r} is ambiguous ({len(found)} {kind}s); use {use}:\n{shown}"
     )

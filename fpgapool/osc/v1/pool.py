@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from osc_lib.cli import format_columns
-
 from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import columns
 from fpgapool.vocabulary import capacity
 
 _NUMBERS = ("hosts", "hosts_up", "devices", "devices_healthy")
@@ -31,9 +30,9 @@ class ShowPool(base.ShowCommand):
             "strategy": pool.strategy,
             **{name: counts[name] for name in _NUMBERS},
             "slots": states.total(),
-            "slots_by_state": format_columns.DictColumn(dict(states)),
+            "slots_by_state": columns.Counts(dict(states)),
             "sessions_waiting": pool.waiting,
-            "sessions_by_state": format_columns.DictColumn(pool.sessions),
+            "sessions_by_state": columns.Counts(pool.sessions),
         }
         return tuple(found), tuple(found.values())
 

@@ -14,6 +14,7 @@ from osc_lib.command import command
 from fpgapool.common import arguments
 from fpgapool.osc.sdk import accounting as sdk
 from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import columns
 from fpgapool.osc.v1 import projects
 from fpgapool.vocabulary import accounting
 
@@ -145,6 +146,17 @@ def _change(
     return _table(asked.client.set_quota(project_id, **limits))
 
 
+class _Limit(columns.Bytes):
+    def text(self, value: float) -> str:
+        if value == accounting.UNLIMITED:
+            return str(value)
+        return super().text(value)
+
+
+def _amount(resource: str, value: int | None) -> object:
+    return _Limit(value) if _is_size(resource) else value
+
+
 def _table(quota: sdk.Quota) -> base.Table:
     shown = {
         resource: found
@@ -152,6 +164,11 @@ def _table(quota: sdk.Quota) -> base.Table:
         if (found := getattr(quota, resource)) is not None
     }
     return ("Resource", "Limit", "In Use", "Source"), (
-        (resource, found["limit"], found.get("in_use"), found["source"])
+        (
+            resource,
+            _amount(resource, found["limit"]),
+            _amount(resource, found.get("in_use")),
+            found["source"],
+        )
         for resource, found in shown.items()
     )

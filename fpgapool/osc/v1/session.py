@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import time
 import uuid
+from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from keystoneauth1 import exceptions as auth_exceptions
@@ -16,6 +19,7 @@ from osc_lib.cli import format_columns
 
 from fpgapool.osc.sdk import session as sessions
 from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import columns
 from fpgapool.osc.v1 import messages
 from fpgapool.osc.v1 import names
 from fpgapool.osc.v1 import projects
@@ -40,17 +44,6 @@ class _WithoutSecret(format_columns.DictColumn):
         shown = dict(value or {})
         shown.pop("secret", None)
         super().__init__(shown)
-
-
-class _Sentences(format_columns.ListDictColumn):
-    """Shows reasons; people read only the sentences."""
-
-    def __init__(self, value: list[dict[str, Any]] | None) -> None:
-        # Services of earlier releases do not send them in lists.
-        super().__init__(value or [])
-
-    def human_readable(self) -> str:
-        return "\n".join(one["message"] for one in self._value)
 
 
 _SHOW_SECRET = base.flag(
@@ -215,14 +208,71 @@ class DeleteSession(CloseSession):
     """Cancel waiting sessions, and close running ones; same as close."""
 
 
+# The order of states in lists; sessions that run come first.
+_ORDER = (
+    *(states.ACTIVE, states.DETACHED, states.READY, states.PREPARING),
+    states.QUEUED,
+)
+# Options that ask for certain sessions, whether they live or not.
+_CERTAIN = ("states", "request_id", "changes_since")
+
+
+def _place(one: sessions.Session) -> str:
+    """Return the name of a session's slot; empty if it has none."""
+    # Services of earlier releases do not send it in lists.
+    found = one.placement
+    return (
+        names.slot_name(found["host_name"], found["device"], found["slot"])
+        if found
+        else ""
+    )
+
+
+def _duration(one: sessions.Session, now_s: float) -> columns.Seconds:
+    """Return how long it has waited, or had its slot."""
+    ends_s = base.instant(one.finished_at)
+    begins_s = base.instant(one.ready_at)
+    if begins_s is None or one.state in (states.QUEUED, states.PREPARING):
+        begins_s = base.instant(one.queued_at)
+    if begins_s is None:
+        return columns.Seconds(None)
+    return columns.Seconds(
+        max((now_s if ends_s is None else ends_s) - begins_s, 0.0)
+    )
+
+
+def _reason(one: sessions.Session) -> Any:
+    """Return why a session waits, or the code of its end."""
+    return one.reason or columns.Sentences(one.pending_reasons)
+
+
 class ListSessions(base.ListCommand):
-    """List sessions, newest first."""
+    """List sessions: those that run, then those that wait in their order."""
 
     described = description.FIELDS
     method = "sessions"
     filters = ("accelerator", "request_id", "host_uuid", "changes_since")
-    formatters = {"pending_reasons": _Sentences}
+    formatters = {"pending_reasons": columns.Sentences}
+    derived = {
+        "Time": lambda one: _duration(one, time.time()),
+        "Node": _place,
+        "Why": _reason,
+    }
+    table = {
+        "id": "ID",
+        "accelerator": "Accelerator",
+        "state": "State",
+        "Time": "Time",
+        "claimed_bytes": "Size",
+        "Node": "Node",
+        "Why": "Reason",
+    }
+    added = ("Time", "Node")
     arguments = (
+        base.flag(
+            "all",
+            "also list sessions that have ended, newest first",
+        ),
         base.option(
             "state",
             f"list only sessions in this state ({', '.join(_STATES)}; repeat"
@@ -277,6 +327,29 @@ class ListSessions(base.ListCommand):
             )
         # The API requires all_projects in order to filter by project.
         all_projects = "project_id" in found or parsed_args.all_projects
-        return found | base.given(
-            state=parsed_args.states, all_projects=all_projects
-        )
+        wanted = parsed_args.states
+        if _only_live(parsed_args):
+            wanted = list(_ORDER)
+        return found | base.given(state=wanted, all_projects=all_projects)
+
+    def members(
+        self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
+    ) -> Iterable[sessions.Session]:
+        found = super().members(parsed_args, query)
+        chosen = parsed_args.sort or parsed_args.limit or parsed_args.marker
+        if chosen or not _only_live(parsed_args):
+            return found
+        # Newest first, as the service lists them; sorting is stable.
+        oldest_first = list(found)[::-1]
+        return sorted(oldest_first, key=_rank)
+
+
+def _rank(one: sessions.Session) -> int:
+    # Later releases may have more states.
+    return _ORDER.index(one.state) if one.state in _ORDER else len(_ORDER)
+
+
+def _only_live(parsed_args: argparse.Namespace) -> bool:
+    return not parsed_args.all and not any(
+        getattr(parsed_args, name) for name in _CERTAIN
+    )

@@ -12,6 +12,11 @@ from fpgapool.osc.v1 import names
 from fpgapool.vocabulary import inventory
 from fpgapool.vocabulary import states
 
+_NAMED = (
+    "HOST/DEVICE.NUMBER such as node1/board0.1, DEVICE.NUMBER if that is"
+    " unique, or ID"
+)
+
 
 class ListSlots(base.ListCommand):
     """List the slots of the pool's FPGA boards."""
@@ -19,13 +24,24 @@ class ListSlots(base.ListCommand):
     described = inventory.SLOT
     method = "slots"
     filters = ("accelerator", "state")
+    derived = {
+        "Slot": lambda one: names.slot_name(
+            one.host_name, one.device_name, one.number
+        )
+    }
+    table = {
+        "Slot": "Slot",
+        "state": "State",
+        "accelerator": "Accelerator",
+        "id": "ID",
+    }
     arguments = (
         base.option("host", "list only slots of this host (name or UUID)"),
         base.option(
             "device",
-            "list only slots of this device (ID, or its name if that is"
-            " unique)",
-            type=base.identifier,
+            "list only slots of this device (HOST/NAME such as node1/board0,"
+            " NAME if that is unique, or ID)",
+            type=base.of_host,
         ),
         base.option(
             "accelerator",
@@ -54,9 +70,7 @@ class ShowSlot(base.ShowCommand):
     described = inventory.SLOT
     hidden = ("name",)
     arguments = (
-        base.positional(
-            "slot", "ID of the slot, or DEVICE.NUMBER if that is unique"
-        ),
+        base.positional("slot", f"{_NAMED} of the slot", type=base.of_host),
     )
 
 
@@ -68,9 +82,9 @@ class TestSlot(base.EachCommand):
     arguments = (
         base.positional(
             "slots",
-            "ID of the slot, or DEVICE.NUMBER if that is unique; a slot with"
-            " a session is not tested",
+            f"{_NAMED} of the slot; a slot with a session is not tested",
             nargs="+",
+            type=base.of_host,
         ),
         base.option(
             "accelerator",

@@ -14,10 +14,12 @@ from osc_lib.command import command
 
 from fpgapool.osc.sdk import accounting as sdk
 from fpgapool.osc.v1 import base
+from fpgapool.osc.v1 import columns
 from fpgapool.osc.v1 import projects
 from fpgapool.vocabulary import accounting
 
-_COLUMNS = base.columns(accounting.USAGE, listed=True)
+_COLUMNS = base.headings(accounting.USAGE, listed=True)
+_FORMATTERS = columns.formatters(accounting.USAGE)
 _KEYS = ("day", "project_id", "accelerator")
 _PER_SLA = "energy_j_per_sla"
 _FIGURES = tuple(name for name in _COLUMNS if name not in _KEYS)
@@ -86,7 +88,10 @@ class ShowUsage(base.ShowCommand):
         shown[_PER_SLA] = (
             energy_j / met if energy_j is not None and met else None
         )
-        return tuple(shown), tuple(shown.values())
+        return tuple(shown), tuple(
+            _FORMATTERS[name](value) if name in _FORMATTERS else value
+            for name, value in shown.items()
+        )
 
 
 class ListUsage(base.Command, command.Lister):
@@ -116,5 +121,6 @@ class ListUsage(base.Command, command.Lister):
         )
         names = [*keys, *_FIGURES]
         return [_COLUMNS[name] for name in names], (
-            utils.get_item_properties(one, names) for one in found
+            utils.get_item_properties(one, names, formatters=_FORMATTERS)
+            for one in found
         )

@@ -17,6 +17,7 @@ import msgspec
 
 from fpgapool.core.queues import thresholds
 from fpgapool.sim.outcomes import schedules
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import platforms
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import scheduling
@@ -169,7 +170,7 @@ class Cluster(_Record, frozen=True):
     reconfiguration_s: _Time = 0.0
     tasks_per_s: _Positive | None = None
     host_overrides: dict[_Number, HostOverride] = {}
-    shape: _Name = "any"
+    shape: _Name = names.DEFAULT_SHAPE
     power: Power | None = None
     cores_per_host: _Slots | None = None
     attach_s: _Time = 0.0

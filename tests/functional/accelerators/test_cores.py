@@ -136,6 +136,7 @@ def test_ec(door):
     [
         ("fft", {"frame_samples": 64}),
         ("dtw", {"length_samples": 64}),
+        ("align", {"query_symbols": 64, "target_symbols": 64}),
         ("sw", {"query_symbols": 64, "target_symbols": 64}),
         ("ec", {"mode": "reconstruct", "stripe_bytes": 1000}),
         ("aes-cbc", {"key": KEY, "iv": IV, "direction": "decrypt"}),

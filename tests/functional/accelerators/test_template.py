@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import random
-import textwrap
 from collections.abc import Iterator
 
 import pytest
@@ -16,24 +15,10 @@ from fpgapool.cmd import manage
 from fpgapool.db import api
 from tests.functional.client import breaking
 from tests.functional.worker import harness
+from tests.harness import pages
 from tests.harness import slots
 
-PAGE = (
-    pathlib.Path(__file__).parents[3]
-    / "doc/source/contributor/write-an-accelerator.rst"
-)
-
-
-def code_block(caption: str) -> str:
-    """Return the code block of the page that has this caption."""
-    _, found, rest = PAGE.read_text().partition(f"   :caption: {caption}\n")
-    assert found, f"{PAGE} has no block {caption}"
-    lines = []
-    for line in rest.splitlines():
-        if line and not line.startswith("   "):
-            break
-        lines.append(line)
-    return textwrap.dedent("\n".join(lines)).strip() + "\n"
+PAGE = pages.CONTRIBUTOR / "write-an-accelerator.rst"
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +28,9 @@ def profile(
     """Install the core and its profile as the page says."""
     modules = directory / "modules"
     modules.mkdir()
-    (modules / "byteswap.py").write_text(code_block("byteswap.py"))
+    (modules / "byteswap.py").write_text(pages.code_block(PAGE, "byteswap.py"))
     path = operator_directory / "byteswap.yaml"
-    path.write_text(code_block("byteswap.yaml"))
+    path.write_text(pages.code_block(PAGE, "byteswap.yaml"))
     inherited = os.environ.get("PYTHONPATH")
     search = os.pathsep.join(filter(None, (str(modules), inherited)))
     with pytest.MonkeyPatch.context() as patch:

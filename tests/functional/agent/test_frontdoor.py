@@ -584,7 +584,8 @@ def test_connect_hands_over_a_connection_to_the_worker(ready_host):
         assert ready_host.conductor.named("cancel_session") == []
 
 
-def test_a_client_comes_to_a_slot_before_the_order_for_it(host):
+@pytest.mark.parametrize("state", ["PREPARING", "READY"])
+def test_a_client_comes_to_a_slot_before_the_order_for_it(host, state):
     agent = host.start()
     idle = host.conductor.wait_for_slot(0, lambda one: one.offer is not None)
     with Client(host.front_door) as client:
@@ -596,13 +597,14 @@ def test_a_client_comes_to_a_slot_before_the_order_for_it(host):
             agent,
             harness.view(
                 "r1",
-                "READY",
+                state,
                 1,
                 session_id="session-7",
                 generation=7,
                 slot_host_uuid=harness.HOST,
                 device="board0",
                 slot=0,
+                endpoints=idle.offer.endpoints,
                 secret_sha256=request.secret_sha256,
             ),
         )

@@ -2,14 +2,17 @@
 
 """A whole pool by one command, and nothing left of it."""
 
+import json
 import os
 import pathlib
 import signal
 import socket
 import subprocess
+import urllib.request
 
 import pytest
 
+from fpgapool import client
 from tests.functional.allinone import encrypting
 from tests.functional.allinone import harness
 from tests.harness import cases
@@ -138,13 +141,48 @@ def test_wrong_options_are_explained(options: list[str], text: str) -> None:
     assert text in result.stdout
 
 
-@pytest.mark.long
 def test_a_port_that_is_in_use() -> None:
+    """It is found before anything starts."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = run(*harness.SMALL, f"--api-port={port}")
-    assert result.returncode == 1
-    assert "in use" in result.stdout
+    assert result.returncode == 2
+    assert f"--api-port {port}: cannot listen on port {port}" in result.stdout
+    assert "in use; choose another port" in result.stdout
+    assert "starting" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "told", "model"),
+    cases.some(
+        [
+            ("--rate-scale=0.5", " (rates scaled by 0.5)", "emulated-x0.5"),
+            ("--unlimited", " (rates unlimited)", "emulated-unlimited"),
+            ("--rate-scale=1", "", "emulated"),
+        ],
+        lambda case: case[0] == "--rate-scale=0.5",
+    ),
+)
+def test_scaled_rates_are_told_wherever_rates_are(
+    option: str, told: str, model: str
+) -> None:
+    options = ("--hosts=2", "--boards=1", "--slots=1", option, "--api-port=0")
+    with harness.short_directory() as run_dir:
+        with harness.Pool(run_dir, *options) as pool:
+            url = pool.wait_until_ready()["api_url"]
+            found = client.accelerators(front_door=pool.front_door())
+            (copy,) = (one for one in found if one.name == "copy")
+            assert copy.description == f"Returns its input unchanged{told}"
+            with urllib.request.urlopen(f"{url}/v1/devices") as answer:
+                (device,) = json.load(answer)["devices"]
+            assert device["model"] == model
+            browser = urllib.request.Request(
+                url, headers={"Accept": "text/html,*/*;q=0.8"}
+            )
+            with urllib.request.urlopen(browser) as answer:
+                assert answer.url == f"{url}/ui/"
+            pool.process.send_signal(signal.SIGTERM)
+            assert "node2: no boards, front door" in pool.read_output()
 
 
 def run(*options: str) -> "subprocess.CompletedProcess[str]":

@@ -112,7 +112,7 @@ def test_standard_output_has_nothing_but_the_output(shell: Run) -> None:
     assert done.stdout == programs.encrypted(
         DATA, iv=bytes.fromhex(iv.decode())
     )
-    assert b"node1 board0" in done.stderr
+    assert b"node1/board0" in done.stderr
 
 
 def test_both_ends_may_be_left_out(shell: Run) -> None:
@@ -197,6 +197,57 @@ def test_empty_input(pool: harness.Pool) -> None:
     assert len(outputs[0]) == 16
 
 
+def test_gzip_as_people_know_it(shell: Run) -> None:
+    """FILE.gz is as private and as old as FILE, which stays."""
+    done = shell(
+        "chmod 600 FILE; touch -d 2020-01-02 FILE\n"
+        "fpgapool-run gzip --param level=9 FILE\n"
+        "stat -c '%a %Y' FILE FILE.gz | uniq | wc -l\n"
+        "gunzip --keep --stdout FILE.gz | cmp - FILE; gzip --test FILE.gz\n"
+        "fpgapool-run gzip FILE"
+    )
+    assert done.returncode == 2
+    assert b"FILE.gz already exists; --force replaces it" in done.stderr
+    assert done.stdout.endswith(b"\n1\n")
+    done = shell("echo abc > FILE; fpgapool-run gzip -f FILE; zcat FILE.gz")
+    assert done.stdout.endswith(b"\nabc\n"), done.stderr.decode()
+
+
+def test_sha_as_people_know_it(shell: Run) -> None:
+    done = shell(
+        "fpgapool-run sha FILE > SUMS; fpgapool-run sha - < FILE >> SUMS\n"
+        "sha256sum --check SUMS < FILE; cat SUMS"
+    )
+    digest = hashlib.sha256(DATA).hexdigest()
+    assert done.stdout.decode().endswith(f"{digest}  FILE\n{digest}  -\n")
+    done = shell("fpgapool-run sha --param algorithm=sha1 FILE | sha1sum -c")
+    assert done.stdout == b"FILE: OK\n", done.stderr.decode()
+
+
+def test_aes_of_a_file_and_back(shell: Run) -> None:
+    done = shell(
+        "fpgapool-run aes --key-file key FILE\n"
+        "mv FILE OLD; cp FILE.enc x.enc\n"
+        "fpgapool-run aes --decrypt --key-file key FILE.enc; cmp OLD FILE\n"
+        "cmp -s OLD x.enc || echo differs"
+    )
+    assert done.stdout.endswith(b"differs\n"), done.stderr.decode()
+
+
+def test_parameters_are_what_the_schema_says(shell: Run) -> None:
+    """Also on the CPU."""
+    script = (
+        "head -c 640 /dev/zero > zero; fpgapool-run fft --fallback cpu"
+        " --param frame_samples=8 --param inverse=true --param norm=ortho"
+        " zero --out - | cmp - zero"
+    )
+    for more in ({}, {"FPGAPOOL_SOCKET": "/nonexistent"}):
+        done = shell(script, **more)
+        assert done.returncode == 0, done.stderr.decode()
+    done = shell("fpgapool-run gzip --param level=10 FILE")
+    assert b"INVALID_PARAMS: params.level: must be at most 9" in done.stderr
+
+
 def test_cbc_and_back_without_secrets_in_the_command_line(shell: Run) -> None:
     done = shell(
         "fpgapool-run aes-cbc --param-file key=key --in FILE --out x\n"
@@ -220,6 +271,8 @@ def test_cbc_and_back_without_secrets_in_the_command_line(shell: Run) -> None:
         ("copy --in . --out x", "FILE_ERROR", "."),
         ("copy --size-bytes 9 --in . --out x", "FILE_ERROR", "."),
         ("nosuch --in FILE --out x", "UNKNOWN_ACCELERATOR", "nosuch"),
+        ("gzp FILE --out x", "UNKNOWN_ACCELERATOR", "did you mean gzip?"),
+        ("gzip --param level=x FILE --out x", "INVALID_PARAMS", "an integer"),
         ("copy --key-file key --in FILE --out x", "INVALID_PARAMS", "params"),
         (
             "aes-cbc --key-file key --param direction=up --dry-run --in FILE",

@@ -2,12 +2,19 @@
 
 """What is emulated where."""
 
+import contextlib
+import dataclasses
+import pathlib
 import types
 
 import pytest
+from oslo_config import cfg
+from oslo_db import options as db_options
 
+from fpgapool import conf as fpgapool_conf
 from fpgapool.allinone import wiring
 from fpgapool.common import exception
+from fpgapool.db import api as db_api
 from fpgapool.drivers import base as drivers
 
 
@@ -41,6 +48,37 @@ def test_boards_go_to_hosts_in_turn(
 def test_impossible_clusters_are_refused(wrong: dict) -> None:
     with pytest.raises(exception.ConfigurationError):
         wiring.Cluster(**wrong)
+
+
+def test_descriptions_follow_the_rates_unless_they_were_adapted(
+    tmp_path: pathlib.Path,
+) -> None:
+    conf = cfg.ConfigOpts()
+    fpgapool_conf.register_opts(conf)
+    db_options.set_defaults(conf, f"sqlite:///{tmp_path}/pool.sqlite")
+    conf([], default_config_files=[], default_config_dirs=[])
+    database = db_api.Database.from_conf(conf)
+
+    def told(rates: str) -> dict[str, str]:
+        wiring._prepare_database(conf, rates)
+        return {
+            one.name: one.profile["description"]
+            for one in database.accelerators()
+        }
+
+    with contextlib.closing(database):
+        text = "Returns its input unchanged"
+        assert told("")["copy"] == text
+        scaled = f"{text} (rates scaled by 0.5)"
+        assert told("rates scaled by 0.5")["copy"] == scaled
+        (copy,) = (o for o in database.accelerators() if o.name == "copy")
+        own = {**copy.profile, "description": "Mine"}
+        named = dataclasses.replace(copy, name="gzip", profile=own)
+        database.upsert_accelerators([named])
+        found = told("rates unlimited")
+        assert found["copy"] == f"{text} (rates unlimited)"
+        assert found["gzip"] == "Mine"
+        assert told("")["copy"] == text
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ ACCELERATORS = {
     "ec": ({"k": 4, "m": 2, "stripe_bytes": 4096}, 1),
     "fft": ({"frame_samples": 100}, 800),
     "sha": ({}, 1),
+    "align": ({"query_symbols": 30, "target_symbols": 50}, 80),
     "sw": ({"query_symbols": 30, "target_symbols": 50}, 80),
 }
 #: Longer pieces than a chunk of this worker, or arguments.

@@ -19,6 +19,7 @@ from PIL import ImageSequence
 
 from fpgapool import client
 from fpgapool.accelerators import sobel
+from fpgapool.cmd.developing import making
 from tests.functional.allinone import encrypting
 from tests.functional.allinone import harness
 from tests.harness import cases
@@ -26,7 +27,8 @@ from tests.harness import programs
 
 ROOT = pathlib.Path(__file__).parents[3]
 EXAMPLES = ROOT / "doc" / "examples"
-PLUGINS = EXAMPLES / "plugins"
+#: Kinds of plug-ins with the names that the pages give them.
+PLUGINS = {"driver": "cpu", "strategy": "priority"}
 OPTIONS = ("--hosts=2", "--boards=1", "--driver=cpu", "--strategy=priority")
 
 
@@ -34,16 +36,17 @@ OPTIONS = ("--hosts=2", "--boards=1", "--driver=cpu", "--strategy=priority")
 def installed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[pathlib.Path]:
-    """Install the package where processes that are started find it."""
+    """Install the packages where processes that are started find them."""
     target = tmp_path_factory.mktemp("plugins")
-    sources = tmp_path_factory.mktemp("sources") / "plugins"
-    # The build writes beside the sources.
-    subprocess.run(["cp", "-r", PLUGINS, sources], check=True)
+    sources = tmp_path_factory.mktemp("sources")
+    for kind, name in PLUGINS.items():
+        making.make(kind, name, sources)
     subprocess.run(
         [
             *(sys.executable, "-m", "pip", "--disable-pip-version-check"),
             *("install", "--quiet", "--no-deps", "--no-build-isolation"),
-            *("--no-index", "--target", target, sources),
+            *("--no-index", "--target", target),
+            *(sources / name for name in PLUGINS.values()),
         ],
         check=True,
     )
@@ -163,6 +166,10 @@ def test_programs_of_the_documentation_run(
             timeout=harness.LIMIT_S,
         )
 
+    short = programs.encrypted(b"hello", iv=bytes(16)).hex()
+    done = run("first.py")
+    told = f"it has 8 periods\n{short} from a slot of node1\n"
+    assert done.stdout == told, done.stderr
     text = b"hello world"
     encrypted = programs.encrypted(text, iv=bytes(16)).hex()
     assert run("use_buffer.py").stdout == f"{encrypted} on node1\n"
@@ -174,6 +181,14 @@ def test_programs_of_the_documentation_run(
     done = run("use_arrays.py")
     peaks = "8 " * 10
     assert done.stdout == f"complex64 (10, 1024) 8\nTrue\n{peaks}", done.stderr
+    done = run("use_alignments.py")
+    assert done.stdout == (
+        "42 5M1D6M 0 11\nMKTAY-IAKQRQ\nMKTAYWIAKQRQ\n9 3M1I7M\n"
+    ), done.stderr
+    done = run("use_estimators.py")
+    clusters, read = done.stdout.splitlines()
+    assert clusters.startswith("1171289.22"), done.stderr
+    assert float(read) > 0.95
     wrong = run("use_errors.py")
     assert wrong.returncode == 1
     assert "this will never do: INVALID_PARAMS" in wrong.stderr

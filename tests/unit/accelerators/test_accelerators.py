@@ -38,7 +38,7 @@ IV = "ff" * 16
 def test_every_profile_loads_with_its_core():
     profiles = base.load_profiles()
     assert set(profiles) == set(
-        "aes aes-cbc copy dtw ec fft gzip km lr sha sobel sw".split()
+        "aes aes-cbc align copy dtw ec fft gzip km lr sha sobel sw".split()
     )
     for name, profile in profiles.items():
         assert profile.name == name
@@ -80,6 +80,26 @@ CASES = {
     "aes-cbc": (
         {"key": KEY, "iv": IV, "direction": "decrypt"},
         {"key": [KEY[2:], 7], "iv": [IV + "00"], "direction": ["back", 1]},
+    ),
+    "align": (
+        {
+            "query_symbols": 10,
+            "target_symbols": 20,
+            "matrix": "dna",
+            "match": 127,
+            "mismatch": -128,
+            "gap_open": 0,
+            "gap_extend": 1000,
+        },
+        {
+            "query_symbols": [3, 65537, True, "10", 4.5, None],
+            "target_symbols": [3, 65537, True, "10", 4.5, None],
+            "matrix": ["pam250", 62, None],
+            "match": [0, 128, True, "1", None],
+            "mismatch": [1, -129, "1", None],
+            "gap_open": [-1, 1001, 0.5, None],
+            "gap_extend": [0, 1001, 0.5, None],
+        },
     ),
     "copy": ({}, {"key": ["hush"]}),
     "dtw": (
@@ -285,7 +305,7 @@ def test_unknown_names_list_the_known_ones(load):
     with pytest.raises(base.AcceleratorError) as caught:
         load("../aes")
     assert caught.value.code == "UNKNOWN_ACCELERATOR"
-    assert "aes, aes-cbc, copy, dtw" in caught.value.message
+    assert "aes, aes-cbc, align, copy" in caught.value.message
 
 
 @pytest.mark.parametrize("prefix", ["../", "/", "{directory}/"])
@@ -342,6 +362,7 @@ def test_core_that_cannot_be_had(name):
 
 #: Parameters, bytes of an item, and of its result, which is single numbers.
 ITEMS = {
+    "align": ({"query_symbols": 5, "target_symbols": 9}, 14, 34),
     "dtw": ({"length_samples": 6}, 48, 8),
     "fft": ({"frame_samples": 30}, 240, 240),
     "sw": ({"query_symbols": 5, "target_symbols": 9}, 14, 12),
@@ -368,14 +389,18 @@ def test_cuts_change_nothing(
 
 @each_of_items
 def test_refuses_an_incomplete_item(name, params, item_bytes, result_bytes):
-    kind = {"dtw": "pair of series", "sw": "pair of sequences"}
+    kind = {
+        "align": "pair of sequences",
+        "dtw": "pair of series",
+        "sw": "pair of sequences",
+    }
     with pytest.raises(base.InvalidInput) as caught:
         runs.process(runs.load(name, **params), bytes(item_bytes + 5))
     place = f"5 bytes into a {kind.get(name, 'frame of 240 bytes')}"
     assert place in caught.value.message
 
 
-@pytest.mark.parametrize("name", ["dtw", "gzip", "sw"])
+@pytest.mark.parametrize("name", ["align", "dtw", "gzip", "sw"])
 def test_cancel_ends_a_call_early(name):
     params, item_bytes, _ = ITEMS.get(name, ({}, 4, 0))
     core = runs.load(name, **params)

@@ -82,6 +82,10 @@ class Site:
         # As after many orders.
         self.child.may.update(unread=99)
 
+    def close(self):
+        self.child.link.close()
+        self.worker_end.close()
+
     def read(self, sock):
         return self.supervisor._read(self.child, sock)
 
@@ -140,8 +144,7 @@ def site(tmp_path):
     made = Site(tmp_path)
     yield made
     made.supervisor.close(0.0)
-    made.child.link.close()
-    made.worker_end.close()
+    made.close()
 
 
 def test_buffers_come_with_their_messages(site):

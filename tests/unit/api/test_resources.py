@@ -44,6 +44,14 @@ def test_accelerators_are_listed_without_a_leader(world):
     assert {tuple(one["shapes"]) for one in document["accelerators"]} == {()}
 
 
+def test_an_unknown_accelerator_is_answered_with_the_known_ones(world):
+    answer = world.ask("GET", "/v1/accelerators/coppy", check=False)
+    detail = answer.json["errors"][0]["detail"]
+    assert detail.startswith(
+        "unknown accelerator 'coppy'; did you mean copy? available: "
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "code"),
     [

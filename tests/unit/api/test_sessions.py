@@ -547,6 +547,25 @@ def test_lists_say_why_sessions_wait(make_world):
     }
 
 
+@pytest.mark.parametrize("token", [fakes.MEMBER, fakes.ADMIN])
+def test_lists_say_where_sessions_are(make_world, token):
+    """As single sessions do; those that wait or have ended are nowhere."""
+    world = make_world(fakes.view(2, state=states.ACTIVE))
+    world.database.records = [
+        fakes.record(2, state=states.ACTIVE, slot_id=2, local=False),
+        fakes.record(4),
+        fakes.record(8, state=states.CLOSED, slot_id=1),
+        fakes.record(9, state=states.ACTIVE, slot_id=99),
+    ]
+    path = f"{PATH}?all_projects={token == fakes.ADMIN}".lower()
+    listed = world.ask("GET", path, token).json["sessions"]
+    found = {uuid.UUID(one["id"]).int: one["placement"] for one in listed}
+    path = f"{PATH}/{uuid.UUID(int=2)}"
+    shown = world.ask("GET", path, token).json["session"]["placement"]
+    assert found == {2: shown, 4: None, 8: None, 9: None}
+    assert (shown["device"], shown["slot"]) == ("board0", 1)
+
+
 def test_lists_are_there_without_a_leader(world):
     world.conductor.failure = messaging.MessagingTimeout()
     answer = world.ask("GET", PATH)
@@ -560,7 +579,7 @@ def test_older_versions_of_lists_are_as_they_were(world, version):
     world.conductor.failure = messaging.MessagingTimeout()
     answer = world.ask("GET", PATH, headers=old)
     assert "OpenStack-fpgapool-Source" not in answer.headers
-    new = {"user_id", "instance_id", "pending_reasons"}
+    new = {"user_id", "instance_id", "pending_reasons", "placement"}
     assert not new & answer.json["sessions"][0].keys()
     for query in ("user_id=eve", f"instance_id={VM}"):
         answer = world.ask("GET", f"{PATH}?{query}", headers=old)

@@ -101,19 +101,29 @@ def test_openapi_document_is_valid():
     assert len(set(names)) == len(names)
 
 
-def _reference() -> str:
+def _reference() -> dict[str, str]:
     path = ROOT / "doc/source/api_reference.py"
     return runpy.run_path(str(path))["reference"](routes.ROUTES)
 
 
-def test_reference_has_every_operation():
-    page = _reference()
+def test_reference_has_every_operation_twice():
+    """On the page of its resource, and in the list of all."""
+    pages = _reference()
+    everything = pages.pop("api-ref")
+    resources = "".join(pages.values())
     for route in routes.ROUTES:
-        assert f"{route.method} {route.path}" in page
+        operation = f"{route.method} {route.path}"
+        assert f"\n{operation}\n====" in resources
+        assert f"| ``{operation}``: {route.summary}" in everything
+    for name in pages:
+        assert f":doc:`{name}`" in everything
+        assert f"   {name}\n" in everything
+    assert "api/sessions" in pages
+    assert len(pages) > 10
 
 
 def test_every_member_in_the_reference_has_a_meaning():
-    page = _reference()
+    page = "".join(_reference().values())
     assert "     - Meaning\n" in page
     assert len(re.findall(r"(?m)^     -$", page)) == 0
 

@@ -14,6 +14,7 @@ import pytest
 
 from fpgapool.api.ui import page
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import microversions
 from tests.unit.api import fakes
 
 STATIC = pathlib.Path(page.__file__).parent / "static"
@@ -49,6 +50,34 @@ def test_directory_is_the_page(world: fakes.Api) -> None:
     answer = _ask(world, "/ui")
     assert answer.status_code == 308
     assert answer.headers["location"].endswith("/ui/")
+
+
+BROWSERS = (
+    "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+    "text/html, image/gif, image/jpeg, */*; q=.2",
+)
+
+
+@pytest.mark.parametrize("accept", BROWSERS)
+def test_browsers_are_led_to_the_page(world: fakes.Api, accept: str) -> None:
+    for method in ("GET", "HEAD"):
+        answer = _ask(world, "/", method, Accept=accept)
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "./ui/"
+        assert answer.headers["vary"] == "Accept"
+        assert answer.content == b""
+    # Only from there: what is below is for programs.
+    assert _ask(world, "/v1", Accept=accept).json["version"]["id"] == "v1"
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["application/json", "*/*", "", "application/json, text/html;q=0.9"],
+)
+def test_programs_get_the_versions(world: fakes.Api, accept: str) -> None:
+    answer = _ask(world, "/", Accept=accept)
+    assert answer.json["versions"][0]["id"] == "v1"
+    assert _ask(world, "/").json == answer.json
 
 
 def test_head_is_get_without_a_body(world: fakes.Api) -> None:
@@ -230,3 +259,12 @@ def test_modules_and_files_exist() -> None:
         found = re.findall(r'from "\./([^"]+)"|(?:src|href)="([^#"]+)"', text)
         for module, file in found:
             assert (module or file) in FILES
+
+
+def test_page_speaks_the_newest_version() -> None:
+    found = re.search(
+        r'const VERSION = "fpgapool ([0-9.]+)"',
+        (STATIC / "api.js").read_text(),
+    )
+    assert found is not None
+    assert found[1] == microversions.VERSIONS[-1]

@@ -371,7 +371,7 @@ def test_without_an_api_the_places_are_named(monkeypatch) -> None:
     monkeypatch.setattr(instance, "FINDER", instance.Finder())
     with pytest.raises(client.FrontDoorUnavailable) as caught:
         client.group_open("render")
-    assert "no front door found" in caught.value.message
+    assert "No pool found" in caught.value.message
     assert instance.API_URL in caught.value.message
 
 

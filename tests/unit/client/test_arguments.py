@@ -199,7 +199,10 @@ def test_params_that_are_none(value):
         ({}, "missing: key"),
         ({"key": "c0ffee"}, "params.key: must satisfy pattern"),
         ({"key": "c0fe", "kee": 1}, "unknown name; known names: key, rounds"),
-        ({"key": "c0fe", "rounds": "c0ffee"}, "params.rounds: must satisfy"),
+        (
+            {"key": "c0fe", "rounds": "c0ffee"},
+            "params.rounds: must be an integer",
+        ),
     ],
 )
 def test_params_against_schema(params, text):
@@ -336,7 +339,8 @@ def test_token_of_something_else():
 )
 def test_rejections(code, kind):
     error = errors.rejection(code, "text")
-    assert type(error) is kind
+    assert type(error) is kind or isinstance(error, errors.PoolBusy)
+    assert isinstance(error, kind)
     assert str(error).endswith(": text")
 
 

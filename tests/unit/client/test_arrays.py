@@ -28,6 +28,12 @@ CPU: dict[str, typing.Any] = {
 }
 
 
+def test_a_block_is_its_array() -> None:
+    block = client.Block(FRAMES)
+    found = client.run_array("fft", block, **CPU)
+    assert (found == client.run_array("fft", FRAMES, **CPU)).all()
+
+
 def _refusal(
     function: collections.abc.Callable[..., object],
     *arguments: object,
@@ -333,3 +339,49 @@ def test_help_shows_names_types_and_defaults() -> None:
         for name, parameter in session.items():
             if name not in ("accelerator", "size_bytes"):
                 assert shown[name] == parameter, (function, name)
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1, -3])
+@pytest.mark.parametrize("n", [None, 1, 5, 40])
+def test_a_transform_along_any_axis(axis: int, n: int | None) -> None:
+    for frames in (FRAMES, FRAMES.real.astype("f8"), FRAMES.real > 0):
+        found = arrays.fft(frames, axis=axis, n=n, **CPU)
+        wanted = np.fft.fft(frames, axis=axis, n=n)
+        assert found.shape == wanted.shape
+        assert found.dtype == np.complex64
+        assert np.allclose(found, wanted, atol=1e-4)
+
+
+def test_transforms_that_make_no_sense() -> None:
+    assert "no axis 3" in _refusal(arrays.fft, FRAMES, axis=3)
+    assert "no axis -1" in _refusal(arrays.fft, 1.0)
+    assert "at least 1: 0" in _refusal(arrays.fft, FRAMES, n=0)
+    assert "convert=True" in _refusal(arrays.fft, FRAMES.astype("c16"))
+
+
+class _OnlyDlpack:
+    """An array of another library, here or on a card."""
+
+    def __init__(self, array: np.ndarray, device: tuple[int, int]) -> None:
+        self._array = array
+        self._device = device
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device
+
+    def __dlpack__(self, **options: typing.Any) -> object:
+        if self._device[0] != 1:
+            raise BufferError("cannot export a tensor of a card")
+        return self._array.__dlpack__(**options)
+
+
+def test_arrays_with_only_dlpack() -> None:
+    here = _OnlyDlpack(FRAMES, (1, 0))
+    assert (
+        arrays.fft(here, **CPU)  # type: ignore[arg-type]
+        == arrays.fft(FRAMES, **CPU)
+    ).all()
+    card = _OnlyDlpack(FRAMES, (2, 0))
+    for function in (arrays.fft, arrays.sobel):
+        text = _refusal(function, card)
+        assert "_OnlyDlpack is not in this machine's memory" in text

@@ -11,6 +11,7 @@ from concurrent import futures
 import pytest
 
 from fpgapool.client import cancel
+from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import flow as flows
@@ -38,6 +39,7 @@ class Dialer:
     """Connects again while another thread stops the flow."""
 
     features: frozenset[str] = frozenset()
+    view = views.SessionView("s", "READY")
 
     def __init__(self, fresh: connections.Connection) -> None:
         self._fresh = fresh

@@ -284,7 +284,7 @@ def test_a_confirmed_close_does_not_wait_for_an_agent(
     with listeners.listening(str(tmp_path / "door")) as listener:
         door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
         listener.accept().close()
-    monkeypatch.delattr(frontdoor.time, "sleep")
+    monkeypatch.delattr(frontdoor.waits, "pause")
     door.report_close(
         closed(confirmed=True), channel.deadline_after(TIMEOUT_S)
     )

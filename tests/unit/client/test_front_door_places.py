@@ -113,7 +113,7 @@ def test_a_place_that_others_can_make_is_refused(
 ) -> None:
     _look_at(monkeypatch, place)
     reason = squat(place, monkeypatch)
-    assert f"{place}: {reason}" in _refusal()
+    assert f"{place} ({reason})" in _refusal()
 
 
 @pytest.mark.security

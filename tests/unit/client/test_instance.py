@@ -153,20 +153,62 @@ def test_the_order_in_which_is_looked(monkeypatch, tmp_path, service):
     assert len(service.asked) == 1
 
 
-def test_the_error_says_where_it_was_looked_for(monkeypatch, tmp_path):
+def test_the_error_says_what_to_do(monkeypatch, tmp_path):
+    """Where nothing is, and where it was looked for, is for --verbose."""
+    monkeypatch.delenv(instance.METADATA_URL)
+    with pytest.raises(errors.FrontDoorUnavailable) as caught:
+        discovery.find(instance.Finder(is_instance=lambda: False))
+    assert caught.value.message == (
+        "No pool found. Start one: fpgapool-allinone, or set FPGAPOOL_SOCKET,"
+        " FPGAPOOL_API_URL or OS_CLOUD"
+    )
+    assert [place.name for place in caught.value.places] == [
+        "/nowhere",
+        str(tmp_path / "no-drive"),
+        f"{instance.DEFAULT_METADATA_URL}/openstack/latest/vendor_data2.json",
+    ]
+    assert not any(place.notable for place in caught.value.places)
+    assert "no instance of OpenStack" in caught.value.places[-1].why
+
+
+def test_the_error_says_what_is_wrong_with_what_is_there(
+    monkeypatch, tmp_path
+):
+    (tmp_path / "socket").touch()
+    paths = [str(tmp_path / "none"), str(tmp_path / "socket")]
+    monkeypatch.setattr(frontdoor, "candidate_paths", lambda: paths)
     monkeypatch.setenv(instance.METADATA_URL, "http://127.0.0.1:9")
     with pytest.raises(errors.FrontDoorUnavailable) as caught:
         discovery.find(instance.Finder())
+    assert caught.value.message.startswith("No pool found. Start one: ")
     for word in (
-        "/nowhere",
-        "FPGAPOOL_SOCKET",
-        instance.API_URL,
-        "OS_CLOUD",
-        str(tmp_path / "no-drive"),
+        f"{paths[1]} (is not a socket)",
         "http://127.0.0.1:9/openstack/latest/vendor_data2.json",
         "ConnectionRefusedError",
     ):
         assert word in caught.value.message
+    assert paths[0] not in caught.value.message
+
+
+@pytest.mark.parametrize("is_instance", [True, False])
+def test_only_instances_ask_at_the_usual_address(
+    monkeypatch, service, is_instance
+):
+    monkeypatch.delenv(instance.METADATA_URL)
+    monkeypatch.setattr(instance, "DEFAULT_METADATA_URL", service.url)
+    content = json.dumps({"fpgapool": FOUND}).encode()
+    service.answers.append((200, {}, content))
+    finder = instance.Finder(is_instance=lambda: is_instance)
+    assert (finder.find()[0] is not None) == is_instance
+    assert len(service.asked) == is_instance
+
+
+def test_an_address_that_is_set_is_asked_anywhere(monkeypatch, service):
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    content = json.dumps({"fpgapool": FOUND}).encode()
+    service.answers.append((200, {}, content))
+    finder = instance.Finder(is_instance=lambda: False)
+    assert finder.find()[0] is not None
 
 
 def test_a_fallback_still_works_where_there_is_no_pool():
@@ -205,9 +247,7 @@ def test_without_a_table_of_mounts_the_usual_places_are_looked_at(
     monkeypatch.delenv(instance.CONFIG_DRIVE)
     monkeypatch.setattr(instance, "_MOUNTS", str(tmp_path / "none"))
     _, places = instance.Finder().find()
-    assert [place.partition(" ")[0] for place in places] == list(
-        instance._MOUNT_POINTS
-    )
+    assert [place.name for place in places] == list(instance._MOUNT_POINTS)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +285,7 @@ def test_what_is_no_vendordata(monkeypatch, service, content, reason):
     service.answers.append((200, {}, content))
     credentials, places = instance.Finder().find()
     assert credentials is None
-    assert reason in places[-1]
+    assert reason in places[-1].why
 
 
 @pytest.mark.parametrize(
@@ -256,7 +296,7 @@ def test_a_metadata_service_without_it(monkeypatch, service, status, headers):
     monkeypatch.setenv(instance.METADATA_URL, service.url)
     service.answers.append((status, headers, b"{}"))
     _, places = instance.Finder().find()
-    assert f"HTTP {status}" in places[-1]
+    assert f"HTTP {status}" in places[-1].why
 
 
 def test_a_metadata_service_that_does_not_answer(monkeypatch, service):
@@ -264,7 +304,7 @@ def test_a_metadata_service_that_does_not_answer(monkeypatch, service):
     monkeypatch.setenv(instance.METADATA_URL, service.url)
     service.pause.clear()
     _, places = instance.Finder().find()
-    assert "timed out" in places[-1]
+    assert "timed out" in places[-1].why
     service.answers.append((200, {}, b""))
 
 
@@ -351,7 +391,7 @@ def test_nothing_for_long_is_given_up_once(monkeypatch, service):
     for _ in range(3):
         clock.now_s += 6.0
         _, places = finder.find(pause=clock.pause)
-        assert "no token for this instance" in places[-1]
+        assert "no token for this instance" in places[-1].why
     assert clock.now_s == 115.0 + 3 * 6.0
     assert len(service.asked) == 17
 

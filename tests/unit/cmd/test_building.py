@@ -66,7 +66,7 @@ def pool(tmp_path):
 
 def test_what_is_registered(pool):
     made = packages.source()
-    options = ("--shape=medium", "--version=2.0", "--approve")
+    options = ("--shape=medium", "--bitstream-version=2.0", "--approve")
     made_id = pool.register(
         made, "--kernel=copy", f"--key={pool.key}", *options
     )
@@ -162,7 +162,7 @@ def test_an_xclbin_is_packed_with_the_manifest_beside_it(tmp_path):
         [],
         ["--kernel=novelty"],
         ["--kernel=copy", "file.cl"],
-        ["--kernel=copy", "--version=a b"],
+        ["--kernel=copy", "--bitstream-version=a b"],
     ],
 )
 def test_wrong_command_lines(argv, capsys):

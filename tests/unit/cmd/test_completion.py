@@ -54,6 +54,7 @@ def completed(bash: str, words: str) -> set[str]:
         ("fpgapool-sim r", {"run"}),
         ("fpgapool-sim run --str", {"--strategy"}),
         ("fpgapool-allinone --b", {"--boards"}),
+        ("fpgapool-dev new dr", {"driver"}),
         ("fpgapool-agent --conf", {"--config-file", "--config-dir"}),
         ("fpgapool-conductor --deb", {"--debug"}),
         ("fpgapool-status up", {"upgrade"}),

@@ -24,6 +24,7 @@ from tests.unit.conductor import world as worlds
 AROUND = bitstreams.LibraryContext(
     now=50.0, capacities={"medium": {"lut": 100}}
 )
+SHAPES = {"medium": {}, "large": {}}
 ID = samples.record(1).bitstream_id
 
 
@@ -130,6 +131,31 @@ def test_ids_go_on_after_a_restart():
 )
 def test_what_no_row_could_hold_is_refused(catalogue, members):
     assert refusal(catalogue, create(**members)) == codes.INVALID_REQUEST
+
+
+def test_any_is_a_shape_and_does_not_mean_all(catalogue):
+    """Of other shapes, boards may come."""
+    change = create(shapes=("medium", "any"))
+    assert refusal(catalogue, change) == codes.NO_COMPATIBLE_SLOT
+    with pytest.raises(admission.Rejected, match="shapes are large, medium"):
+        catalogue.apply(
+            change, bitstreams.LibraryContext(now=1, capacities=SHAPES)
+        )
+    for shapes, capacities in (
+        (("any",), {}),
+        (("any",), {"any": {}}),
+        (("later",), SHAPES),
+    ):
+        around = bitstreams.LibraryContext(now=1, capacities=capacities)
+        fresh = bitstreams.Catalogue([samples.BUILTIN])
+        assert fresh.apply(create(shapes=shapes), around) is not None
+
+
+def test_an_approval_that_fits_no_slot_names_the_shapes(catalogue):
+    catalogue.apply(create(shapes=("other",)), AROUND)
+    catalogue.apply(upload(shapes=("other",)), AROUND)
+    with pytest.raises(admission.Rejected, match=r"other; .* are medium$"):
+        catalogue.apply(decide(), AROUND)
 
 
 def test_a_public_one_needs_no_profile_if_there_is_one_already(catalogue):

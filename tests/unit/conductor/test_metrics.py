@@ -65,6 +65,26 @@ def test_waits_and_services(pool) -> None:
     assert pool.counts.ended == {("CLOSED", "OK"): 2}
 
 
+def test_bytes_count_when_they_are_reported(pool) -> None:
+    """The live page shows their growth, so no report may count them again."""
+    request_id = pool.open()
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    number = pool.view(request_id).slot
+    pool.feed(agent.prepared(number))
+    slot = agent.slots[number]
+    slot.state = states.SLOT_ACTIVE
+    for moved_bytes in (300, 300, 800):
+        slot.input_bytes = moved_bytes
+        pool.feed(agent.report())
+        assert pool.ask.counts()["moved_bytes"] == moved_bytes
+    pool.end(states.CLOSED, codes.OK, number)
+    known = pool.view(request_id)
+    assert pool.counts.moved_bytes == known.input_bytes + known.output_bytes
+    numbers = pool.ask.counts()
+    assert (numbers["waits"], numbers["waited_s"]) == (1, 0.0)
+
+
 def test_a_session_that_waits_again_has_waited_once(pool) -> None:
     request_id = pool.open()
     pool.deliver_all()

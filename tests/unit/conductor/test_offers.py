@@ -16,6 +16,7 @@ HASH = "ab" * 32
 OFFER = objects.Offer(
     endpoints=(objects.Endpoint("data", "127.0.0.1", 4007),),
     certificate_sha256="cd" * 32,
+    keeps_order=True,
 )
 
 
@@ -26,13 +27,14 @@ def pool() -> world.Conductor:
 
 
 def make_pool(
-    offer: objects.Offer | None = OFFER, slots: int = 1
+    offer: objects.Offer | None = OFFER, slots: int = 1, **options: int
 ) -> world.Conductor:
     agent = world.FakeAgent("a", slots)
     agent.offer = offer
     for slot in agent.slots:
         slot.programmed = "copy"
-    return world.Conductor([agent, world.FakeAgent("b", 0, board=False)])
+    agents = [agent, world.FakeAgent("b", 0, board=False)]
+    return world.Conductor(agents, **options)
 
 
 def assigns(pool: world.Conductor) -> list[objects.AssignRequest]:
@@ -226,7 +228,8 @@ def test_a_front_door_is_started_anew_while_the_slot_is_programmed():
 
 
 def test_a_front_door_that_was_started_anew_has_the_next_secret(pool):
-    pool.open(secret_sha256=HASH)
+    # It needs its slot for so long that nobody is told to come after it.
+    pool.open(secret_sha256=HASH, claimed_bytes=10**9)
     request_id = pool.open(secret_sha256=HASH)
     assert told(pool, request_id).state == states.QUEUED
     new = "ef" * 32

@@ -210,6 +210,8 @@ class FakeAgent:
         self.views: dict[str, objects.SessionView] = {}
         #: What slots are to be programmed with, by number.
         self.wanted: dict[int, str] = {}
+        #: Orders that wait for the slots' holders to leave, by number.
+        self.next: dict[int, objects.AssignRequest] = {}
         #: Of the secrets of their clients, by number; empty: the worker's.
         self.hashes: dict[int, str] = {}
         #: By group.
@@ -249,7 +251,7 @@ class FakeAgent:
                         "previous_result": slot.previous_result,
                         "offer": (
                             self.offer
-                            if slot.state == states.SLOT_IDLE
+                            if slot.state != states.SLOT_PREPARING
                             else None
                         ),
                     },
@@ -300,6 +302,10 @@ class FakeAgent:
         slot = self.slots[request.slot]
         if request.generation <= slot.seen_generation:
             return
+        if slot.generation is not None:
+            if slot.generation == request.after_generation:
+                self.next[request.slot] = request
+            return
         slot.seen_generation = request.generation
         slot.state = states.SLOT_PREPARING
         slot.input_bytes = 0
@@ -315,19 +321,25 @@ class FakeAgent:
             self.desks.setdefault(request.group_id, Desk())
 
     def release(self, message: effects.ReleaseSlot, now: float) -> None:
-        slot = self.slots[message.slot]
-        if message.generation < slot.seen_generation:
+        slot, generation = self.slots[message.slot], message.generation
+        waiting = self.next.get(message.slot)
+        if waiting is not None and waiting.generation == generation:
+            self.give_back(message.slot)
             return
-        known = message.generation == slot.seen_generation
-        slot.seen_generation = message.generation
-        if known and slot.generation != message.generation:
-            return
+        if slot.generation != generation:
+            # A holder is released however old it is.
+            if generation <= slot.seen_generation:
+                return
+            slot.seen_generation = generation
+            if slot.generation is not None:
+                return
+            slot.previous_result = slot.last_result
         self.end(
             message.slot,
             states.CANCELLED,
             message.reason,
             now,
-            generation=message.generation,
+            generation=generation,
             session_id=message.session_id,
         )
 
@@ -380,12 +392,21 @@ class FakeAgent:
         )
         slot.state = states.SLOT_IDLE
         slot.session_id = slot.generation = None
+        if number in self.next:
+            self.assign(self.next.pop(number))
+
+    def give_back(self, number: int) -> None:
+        """The holder stays, so that the next order is refused."""
+        waiting, slot = self.next.pop(number), self.slots[number]
+        slot.seen_generation = max(slot.seen_generation, waiting.generation)
 
     def restart(self, *, workers_too: bool = False) -> None:
         """A new agent process finds its workers again, or none."""
         self.boots += 1
         self.sequence = 0
+        self.next.clear()
         for slot in self.slots:
+            slot.previous_result = None
             slot.seen_generation = slot.generation or 0
         for desk in self.desks.values():
             # The desk follows its order still, but the agent knows none.
@@ -707,7 +728,7 @@ class Conductor:
             assert session.state == row.state
             held = [
                 hold
-                for hold in holds.values()
+                for hold in holds.with_successors()
                 if isinstance(hold, sessions.SessionHold)
                 and hold.session.row_id == row_id
                 and not hold.abandoned

@@ -95,7 +95,7 @@ def test_a_deadline_is_for_drains(
         ["--drain", "--deadline", "nan", ID],
         ["--drain", "--deadline", "inf", ID],
         ["--drain", "--deadline", "soon", ID],
-        ["--drain", "a/b"],
+        ["--drain", "a/b/c"],
     ],
 )
 def test_wrong_options(

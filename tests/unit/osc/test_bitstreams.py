@@ -29,8 +29,10 @@ OTHER_ID = ID[:-1] + "2"
 @pytest.fixture
 def app() -> fakes.App:
     made = fakes.App()
-    found = sdk_fakes.generate_fake_resource(sdk.Bitstream, id=ID)
-    for method in ("create", "upload", "get", "update"):
+    found = sdk_fakes.generate_fake_resource(
+        sdk.Bitstream, id=ID, accelerator="m", version="3", shapes=["small"]
+    )
+    for method in ("create", "upload", "get", "update", "approve"):
         getattr(made.client, f"{method}_bitstream").side_effect = (
             lambda *arguments, **options: found
         )
@@ -178,6 +180,13 @@ def test_all_that_can_be_set(app: fakes.App) -> None:
     )
     app.client.share_bitstream.assert_called_once_with(ID, "id-p2")
     app.client.approve_bitstream.assert_called_once_with(ID, force=True)
+    said = app.stdout.getvalue().splitlines()
+    assert [line.partition(":")[0] for line in said] == [
+        f"bitstream {ID} changed",
+        f"bitstream {ID} shared with project id-p2",
+        f"bitstream {ID} approved",
+    ]
+    assert said[-1].endswith("slots of shape small may run it as m, version 3")
     app.run(bitstream.SetBitstream, ID, "--reject=bad")
     app.client.reject_bitstream.assert_called_once_with(ID, "bad")
     app.run(bitstream.UnsetBitstream, ID, "--project=p2")

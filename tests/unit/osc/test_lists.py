@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 from typing import Any
 
 import pytest
@@ -73,6 +75,14 @@ every_list = pytest.mark.parametrize(
 )
 
 
+#: What sessions are listed unless others are asked for.
+LIVE = ["ACTIVE", "DETACHED", "READY", "PREPARING", "QUEUED"]
+
+
+def _live(class_: type[base.ListCommand]) -> dict[str, Any]:
+    return {"state": LIVE} if class_ is session.ListSessions else {}
+
+
 def _calls(app: fakes.App, class_: type[base.ListCommand]) -> Any:
     return getattr(app.client, class_.method)
 
@@ -83,16 +93,35 @@ def test_columns(
 ) -> None:
     """Each shows an attribute that there is; --long shows more."""
     one = sdk_fakes.generate_fake_resource(resource)
-    short = base.columns(class_.described, listed=True)
-    long = base.columns(class_.described, listed=False) | class_.more_columns
+    short = base.headings(class_.described, listed=True)
+    long = base.headings(class_.described, listed=False) | class_.more_columns
     for arguments, columns in (((), short), (("--long",), short | long)):
         app = fakes.App()
-        _calls(app, class_).side_effect = lambda: iter([one])
+        _calls(app, class_).side_effect = lambda **_: iter([one])
         (row,) = app.rows(class_, *arguments)
+        for name in class_.added:
+            del row[name]
         assert row == {
             header: getattr(one, name) for name, header in columns.items()
         }
         assert None not in row.values()
+
+
+@every_list
+def test_tables(
+    class_: type[base.ListCommand], resource: Any, schema: Any
+) -> None:
+    """People see columns that there are; --long shows the others, too."""
+    one = sdk_fakes.generate_fake_resource(resource)
+    for heading in class_.table:
+        assert heading in class_.derived or hasattr(one, heading)
+    app = fakes.App()
+    _calls(app, class_).side_effect = lambda **_: iter([one])
+    assert app.run(class_, "--long") == 0
+    heads = app.stdout.getvalue().splitlines()[1]
+    described = base.headings(class_.described, listed=False)
+    for heading in (*class_.table.values(), *described.values()):
+        assert heading in heads
 
 
 @every_list
@@ -116,7 +145,7 @@ def test_order(
     ):
         app = fakes.App()
         app.rows(class_, "--sort", text)
-        _calls(app, class_).assert_called_once_with(**order)
+        _calls(app, class_).assert_called_once_with(**order, **_live(class_))
 
 
 @every_list
@@ -145,7 +174,8 @@ def test_limit(
     members = [sdk_fakes.generate_fake_resource(resource) for _ in range(5)]
     _calls(app, class_).side_effect = lambda **query: iter(members)
     assert len(app.rows(class_, "--limit", "2", "--marker", "m")) == 2
-    _calls(app, class_).assert_called_once_with(limit=2, marker="m")
+    query = {"limit": 2, "marker": "m", **_live(class_)}
+    _calls(app, class_).assert_called_once_with(**query)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "1.5"])
@@ -187,12 +217,19 @@ def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
         (
             "session",
             f"--user 1000 --instance {UUID}",
-            {"user_id": "1000", "instance_id": UUID},
+            {"user_id": "1000", "instance_id": UUID, "state": LIVE},
         ),
         (
             "session",
             "--project p --force-project",
-            {"all_projects": True, "project_id": "p"},
+            {"all_projects": True, "project_id": "p", "state": LIVE},
+        ),
+        ("session", "--all", {}),
+        ("session", "--all --accelerator aes", {"accelerator": "aes"}),
+        (
+            "session",
+            "--changes-since 2026-03-01",
+            {"changes_since": "2026-03-01"},
         ),
     ],
 )
@@ -243,7 +280,7 @@ def test_lists_of_all_projects_say_whose(kind: str) -> None:
 
 
 def test_sessions_are_listed_with_their_reasons() -> None:
-    shown = base.columns(session.ListSessions.described, listed=True)
+    shown = base.headings(session.ListSessions.described, listed=True)
     assert shown["reason"] == "Reason"
     assert shown["pending_reasons"] == "Waiting For"
 
@@ -280,6 +317,129 @@ def test_an_instance_may_be_named() -> None:
         [one] if query.get("all_projects") else []
     )
     app.rows(session.ListSessions, "--instance", "web-1")
-    app.client.sessions.assert_called_once_with(instance_id=UUID)
+    app.client.sessions.assert_called_once_with(instance_id=UUID, state=LIVE)
     with pytest.raises(exceptions.CommandError, match="'web-2'"):
         fakes.App().run(session.ListSessions, "--instance", "web-2")
+
+
+NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+
+
+def _ago(**times: float) -> dict[str, str]:
+    """Return times before NOW, in seconds, as the API writes them."""
+    return {
+        name: (NOW - datetime.timedelta(seconds=ago_s)).isoformat()
+        for name, ago_s in times.items()
+    }
+
+
+PLACED = {"host_name": "node1", "device": "board0", "slot": 1, "local": True}
+WAITS = [{"code": "NO_FREE_SLOT", "message": "All slots are in use."}]
+SESSIONS = {
+    # Newest first, as the service lists them.
+    "new": {"state": "QUEUED", "pending_reasons": WAITS, **_ago(queued_at=5)},
+    "old": {"state": "QUEUED", "pending_reasons": WAITS, **_ago(queued_at=70)},
+    "runs": {
+        "state": "ACTIVE",
+        "placement": PLACED,
+        "claimed_bytes": 1_200_000_000,
+        **_ago(queued_at=2000, ready_at=1409.1147627830505),
+    },
+    "done": {
+        "state": "CLOSED",
+        "reason": "DONE",
+        **_ago(queued_at=2000, ready_at=1000, finished_at=10),
+    },
+}
+
+
+def _sessions(
+    monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> tuple[fakes.App, int]:
+    monkeypatch.setattr(session.time, "time", NOW.timestamp)
+    app = fakes.App()
+    app.client.sessions.side_effect = lambda **query: iter(
+        session_sdk.Session(
+            **{
+                "id": name,
+                "accelerator": "aes",
+                "claimed_bytes": 1000,
+                "reason": "",
+                "pending_reasons": [],
+                **one,
+            }
+        )
+        for name, one in SESSIONS.items()
+        if one["state"] in query.get("state", [one["state"]])
+    )
+    return app, app.run(session.ListSessions, *arguments)
+
+
+def _cells(app: fakes.App) -> list[list[str]]:
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in app.stdout.getvalue().splitlines()
+    ]
+    return [row for row in rows if row]
+
+
+def test_sessions_as_people_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that run, and then those that wait, the next one first."""
+    app, status = _sessions(monkeypatch)
+    assert status == 0
+    wait = "All slots are in use."
+    assert _cells(app) == [
+        ["ID", "Accelerator", "State", "Time", "Size", "Node", "Reason"],
+        [
+            "runs",
+            "aes",
+            "ACTIVE",
+            "23 min 29 s",
+            "1.2 GB",
+            "node1/board0.1",
+            "",
+        ],
+        ["old", "aes", "QUEUED", "1 min 10 s", "1 kB", "", wait],
+        ["new", "aes", "QUEUED", "5.0 s", "1 kB", "", wait],
+    ]
+    app, _ = _sessions(monkeypatch, "--all")
+    rows = _cells(app)[1:]
+    assert [row[0] for row in rows] == ["new", "old", "runs", "done"]
+    assert rows[-1][2:] == ["CLOSED", "16 min 30 s", "1 kB", "", "DONE"]
+
+
+def test_sessions_as_programs_read_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app, _ = _sessions(monkeypatch, "-f", "json")
+    row = json.loads(app.stdout.getvalue())[0]
+    assert row["Claimed Bytes"] == 1_200_000_000
+    assert row["Time"] == pytest.approx(1409.1147627830505, abs=1e-3)
+    assert row["Node"] == "node1/board0.1"
+    app, _ = _sessions(
+        monkeypatch,
+        *("-f", "value", "-c", "ID", "-c", "Claimed Bytes", "-c", "Time"),
+    )
+    assert app.stdout.getvalue().splitlines()[-1] == "new 1000 5.0"
+
+
+def test_a_list_is_watched_until_it_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(base.ListCommand, "pause", staticmethod(pause))
+    app, status = _sessions(monkeypatch, "--watch")
+    assert (status, waits) == (0, [2.0] * 3)
+    assert app.client.sessions.call_count == 3
+    assert [row[0] for row in _cells(app)].count("ID") == 3
+    # Only a screen is cleared.
+    assert "\x1b" not in app.stdout.getvalue()
+    waits.clear()
+    _sessions(monkeypatch, "--watch", "0.5")
+    assert waits == [0.5] * 3

@@ -106,6 +106,9 @@ def app(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> fakes.App:
     client.devices.side_effect = lambda **_: iter(
         _named(inventory.Device, "board0", "board1")
     )
+    client.approve_bitstream.return_value = library.Bitstream(
+        accelerator="a", version="1", shapes=["small"]
+    )
     client.hosts.side_effect = lambda **_: iter(
         _named(inventory.Host, "first", "second")
     )
@@ -155,7 +158,8 @@ def test_what_nothing_is_called(
     with pytest.raises(exceptions.CommandError) as caught:
         app.run(class_, *options, text)
     said = f"{caught.value} {caplog.text}"
-    assert f"no resource is named {text!r}" in said
+    kind = "device" if name == "slot list" else name.split()[0]
+    assert f"no {kind} is named {text!r}" in said
     if name not in (
         *("slot list", "slot show", "slot test"),
         "group client list",
@@ -184,13 +188,20 @@ def test_what_nothing_is_called(
 def test_what_several_are_called(
     app: fakes.App, class_: Any, text: str, lists: str, members: Any
 ) -> None:
-    """They are told with what tells them apart."""
+    """They are told with what tells them apart, and so can be named."""
     getattr(app.client, lists).side_effect = lambda **_: iter(members)
     with pytest.raises(exceptions.CommandError) as caught:
         app.run(class_, text)
-    assert f"{text!r} is ambiguous (2 matches)" in str(caught.value)
+    assert f"{text!r} is ambiguous (2 {lists})" in str(caught.value)
     assert f"{ID} " in str(caught.value)
     assert f"{OTHER_ID} " in str(caught.value)
+    if lists != "bitstreams":
+        assert f"use on-1/{text} or an ID:" in str(caught.value)
+        assert app.run(class_, f"on-2/{text}") == 0
+        call = getattr(app.client, f"get_{class_.kind}").call_args
+        assert call.args == (OTHER_ID,)
+        with pytest.raises(exceptions.CommandError, match="'on-3/board0"):
+            app.run(class_, f"on-3/{text}")
 
 
 def test_bitstreams_of_other_projects(app: fakes.App) -> None:
@@ -212,7 +223,7 @@ def test_tenants_do_not_see_those_of_other_projects(app: fakes.App) -> None:
         return iter([])
 
     app.client.bitstreams.side_effect = listed
-    with pytest.raises(exceptions.CommandError, match="no resource is named"):
+    with pytest.raises(exceptions.CommandError, match="no bitstream is named"):
         app.run(bitstream.ShowBitstream, "theirs")
 
 

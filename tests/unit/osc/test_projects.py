@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import types
 from typing import Any
+from unittest import mock
 
 import pytest
 from keystoneauth1 import exceptions as auth_exceptions
@@ -100,7 +101,9 @@ def _know_user(app: fakes.App) -> None:
 def test_a_user_may_be_named(app: fakes.App) -> None:
     _know_user(app)
     app.run(session.ListSessions, "--user", "eve", "--user-domain", "d")
-    app.client.sessions.assert_called_once_with(user_id=USER_ID)
+    app.client.sessions.assert_called_once_with(
+        user_id=USER_ID, state=mock.ANY
+    )
     app.identity.find_domain.assert_called_once_with("d", ignore_missing=False)
 
 
@@ -108,7 +111,7 @@ def test_a_user_may_be_named(app: fakes.App) -> None:
 def test_ids_of_users_are_not_looked_up(app: fakes.App, user: str) -> None:
     """They may be deleted, or not be Keystone's."""
     app.run(session.ListSessions, "--user", user)
-    app.client.sessions.assert_called_once_with(user_id=user)
+    app.client.sessions.assert_called_once_with(user_id=user, state=mock.ANY)
     app.identity.find_user.assert_not_called()
 
 

@@ -57,7 +57,9 @@ def test_everything_is_shown(class_: Any, resource: Any, schema: Any) -> None:
     getattr(app.client, method).assert_called_once_with(fakes.SESSION_ID)
 
 
-@pytest.mark.parametrize("text", ["", "..", "a/b", "a?b", "a#b", "%2e"])
+@pytest.mark.parametrize(
+    "text", ["", "..", "/b", "a/../b", "a?b", "a#b", "%2e"]
+)
 @pytest.mark.parametrize(
     "class_",
     [
@@ -141,7 +143,7 @@ def test_table() -> None:
     )
     assert app.run(device.ShowDevice, fakes.SESSION_ID) == 0
     lines = app.stdout.getvalue().splitlines()
-    assert ["dma_bytes_per_s", "12.5G"] in [
+    assert ["dma_bytes_per_s", "12.5 GB/s"] in [
         [cell.strip() for cell in line.strip("|").split("|")] for line in lines
     ]
 

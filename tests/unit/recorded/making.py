@@ -315,6 +315,7 @@ def _control() -> dict[str, Any]:
     numbers = ("seen_generation", "input_bytes", "output_bytes", "data_port")
     status |= {name: samples.value("status", name, int) for name in numbers}
     status |= {"state": "active", "last_result": result, "beyond_claim": True}
+    status["previous_result"] = result
     status["programming"] = {
         "generation": samples.value("programming", "generation", int),
         "began_at": samples.value("programming", "began_at", float),

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from demo import allinone
 from fpgapool.accelerators import base as profiles
+from fpgapool.allinone import program
 from fpgapool.allinone import wiring
 from fpgapool.sim import errors
 from fpgapool.sim import simulation
@@ -371,7 +371,7 @@ def test_in_memory_unless_told_otherwise(
 def test_a_pool_that_does_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(allinone, "_PROGRAM", "fpgapool.cmd.nonsense")
+    monkeypatch.setattr(program, "_PROGRAM", "fpgapool.cmd.nonsense")
     with pytest.raises(errors.SystemFailed, match="pool did not start:\n"):
         system.run(small_scenario(), SCALE, 10.0)
 

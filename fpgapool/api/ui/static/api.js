@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Requests to the REST API and to Keystone. The token is kept only in this
-// module's memory.
+// Requests to the REST API and to Keystone. Only this module has the token.
 
 const ROOT = new URL("../", document.baseURI);
 const VERSION = "fpgapool 1.2";
@@ -29,6 +28,14 @@ export function isSignedIn() {
 
 // Whether the last response came from the database, and its server's time.
 export const origin = { isDatabase: false, at: null };
+
+// How far this machine's clock is behind the server's.
+let behindMs = 0;
+
+// The server's time now, in milliseconds since 1970.
+export function now() {
+  return Date.now() + behindMs;
+}
 
 async function send(url, options, whom) {
   try {
@@ -58,7 +65,11 @@ export async function settings() {
 }
 
 async function call(method, path, query = {}) {
-  const url = new URL(`v1/${path}`, ROOT);
+  return request(method, `v1/${path}`, query);
+}
+
+async function request(method, path, query = {}) {
+  const url = new URL(path, ROOT);
   for (const [name, value] of Object.entries(query)) {
     for (const one of [value].flat()) {
       url.searchParams.append(name, one);
@@ -80,6 +91,7 @@ async function call(method, path, query = {}) {
     answer.headers.get("OpenStack-fpgapool-Source") === "database";
   const date = Date.parse(answer.headers.get("Date") ?? "");
   origin.at = Number.isNaN(date) ? new Date() : new Date(date);
+  behindMs = origin.at - Date.now();
   return document;
 }
 
@@ -89,6 +101,57 @@ export function get(path, query) {
 
 export function remove(path) {
   return call("DELETE", path);
+}
+
+// Return what the API remembers since a time, in seconds since 1970.
+export function memory(since) {
+  return request("GET", "ui/memory.json", { since });
+}
+
+// The browser keeps the token for a short time, where scripts cannot read it,
+// so that it can be taken up again after a reload.
+async function reentry(method, headers = {}) {
+  const answer = await send(new URL("ui/reentry", ROOT), { method,
+    credentials: "same-origin",
+    headers: { "X-Fpgapool-Page": "1", ...headers } },
+  "the API does not answer");
+  return answer.status === 200 ? parsed(answer) : null;
+}
+
+export async function keepSignIn() {
+  if (token !== null) {
+    await reentry("PUT", { "X-Auth-Token": token });
+  }
+}
+
+export async function forgetSignIn() {
+  setToken(null);
+  await reentry("DELETE");
+}
+
+// Return the token that was kept, or null.
+export async function keptToken() {
+  return (await reentry("GET"))?.token ?? null;
+}
+
+// Return a member of a list by its address, or null if there is none or the
+// user may not see it.
+export async function find(path, query) {
+  try {
+    return await get(path, query);
+  } catch (error) {
+    if ([403, 404].includes(error.status)) {
+      return null;
+    }
+    throw error;
+  }
+}
+
+// Return a session, without what its client connects with.
+export async function session(id) {
+  const found = (await get(`sessions/${encodeURIComponent(id)}`)).session;
+  delete found.connection;
+  return found;
 }
 
 // Return a page of a list, {items, next, total, member}; next is the marker of
@@ -150,7 +213,24 @@ export async function signIn(keystoneUrl, identity, scope) {
       + " the token: see [cors] expose_headers in keystone.conf");
   }
   setToken(given);
-  const { user, project, roles } = document.token;
+  return described(document.token);
+}
+
+// Take up a token that was kept; return {name, isAdmin} of the user.
+export async function takeUp(keystoneUrl, kept) {
+  const answer = await send(`${keystoneUrl}/v3/auth/tokens?nocatalog`,
+    { headers: { "X-Auth-Token": kept, "X-Subject-Token": kept } },
+    "Keystone does not answer");
+  const document = answer.ok ? await parsed(answer) : null;
+  if (!document?.token) {
+    throw new Failure(`KEYSTONE_${answer.status}`, answer.statusText,
+      answer.status);
+  }
+  setToken(kept);
+  return described(document.token);
+}
+
+function described({ user, project, roles }) {
   return {
     name: project ? `${user.name}, project ${project.name}` : user.name,
     isAdmin: (roles ?? []).some((one) => one.name === "admin"),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Elements, tables and formatted values. Text from other users is only ever
-// inserted as text: nothing here parses markup.
+// Elements, tables, links and formatted values. Text from other users is only
+// ever inserted as text: nothing here parses markup.
+
+import { now } from "./api.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -61,9 +63,79 @@ export function keyed(parent, items, keyOf, create, update) {
   }
 }
 
-// A table. Columns are {label, text(item)} or {label, cell(item)}; cell makes
-// an element when the row is created. With short(item) instead of text, values
-// never wrap: they are short, and no user chose their text.
+// Make an element a link within the page, or plain text if path is null.
+export function setLink(element, path, text, title = "") {
+  let link = element.firstElementChild;
+  if (path === null) {
+    if (link !== null || element.textContent !== text) {
+      element.replaceChildren(text);
+    }
+    return;
+  }
+  if (link?.tagName !== "A") {
+    link = make("a");
+    element.replaceChildren(link);
+  }
+  const href = address(path);
+  if (link.getAttribute("href") !== href) {
+    link.setAttribute("href", href);
+  }
+  if (link.title !== title) {
+    link.title = title;
+  }
+  setText(link, text);
+}
+
+// The address of a view: parts are its name and what it shows.
+export function address(parts) {
+  return `#/${parts.map(encodeURIComponent).join("/")}`;
+}
+
+// A time as a distance from now; the time itself is shown on hover.
+export function setAgo(element, text) {
+  setText(element, text ? ago(text) : "–");
+  const title = text ? when(text) : "";
+  if (element.title !== title) {
+    element.title = title;
+  }
+}
+
+// Show a part of a whole as a bar with text.
+export function setBar(element, part, whole, text) {
+  if (element.firstElementChild === null) {
+    element.append(make("span", {}, make("progress",
+      { "aria-label": "Progress" }), make("span")));
+  }
+  const [bar, words] = element.firstElementChild.children;
+  bar.max = Math.max(whole, 1);
+  bar.value = Math.min(part, bar.max);
+  setText(words, text);
+}
+
+// A list of names and values: rows are {label, text | set(element)}.
+export class Facts {
+  constructor() {
+    this.element = make("dl", { class: "facts" });
+  }
+
+  show(rows) {
+    keyed(this.element, rows, (one) => one.label,
+      (one) => make("div", {}, make("dt", {}, one.label), make("dd")),
+      (element, one) => {
+        if (one.set) {
+          one.set(element.lastChild);
+        } else {
+          setText(element.lastChild, String(one.text));
+        }
+      });
+  }
+}
+
+// A table. Columns are {label} with one of
+// - text(item): its text,
+// - short(item): likewise; it never wraps, as no user chose it,
+// - set(element, item): fills the cell at each refresh,
+// - cell(item): makes an element when the row is created.
 export class Table {
   constructor(caption, columns, keyOf, empty) {
     this.columns = columns;
@@ -71,7 +143,8 @@ export class Table {
     this.body = make("tbody");
     this.empty = make("p", { class: "empty" }, empty);
     const heads = columns.map((one) =>
-      make("th", { scope: "col" }, one.label));
+      make("th", { scope: "col", class: one.isOfAll ? "of-all" : null },
+        one.label));
     this.table = make("table", {},
       make("caption", {}, caption),
       make("thead", {}, make("tr", {}, ...heads)),
@@ -90,7 +163,8 @@ export class Table {
   create(item) {
     const cells = this.columns.map((column) => {
       const cell = make("td", { "data-label": column.label,
-        class: column.short ? "short" : null });
+        class: [column.short || column.isShort ? "short" : "",
+          column.isOfAll ? "of-all" : ""].join(" ").trim() || null });
       if (column.cell) {
         cell.append(column.cell(item));
       }
@@ -104,6 +178,8 @@ export class Table {
       const text = column.text ?? column.short;
       if (text) {
         setText(row.children[number], text(item));
+      } else if (column.set) {
+        column.set(row.children[number], item);
       }
     });
   }
@@ -151,12 +227,37 @@ export function seconds(value) {
     return "unknown";
   }
   if (value < 60) {
-    return `${value < 10 ? value.toFixed(1) : Math.round(value)} s`;
+    return `${value < 10 ? value.toFixed(1) : Math.round(value)}\u00a0s`;
   }
   if (value < 3600) {
-    return `${Math.round(value / 60)} min`;
+    return `${Math.round(value / 60)}\u00a0min`;
   }
-  return `${(value / 3600).toFixed(1)} h`;
+  return value < 2 * 86400 ? `${(value / 3600).toFixed(1)}\u00a0h`
+    : `${Math.round(value / 86400)}\u00a0days`;
+}
+
+// Seconds from one time to another, or until now.
+export function between(from, until = null) {
+  const endMs = until ? Date.parse(until) : now();
+  return Math.max(0, (endMs - Date.parse(from)) / 1000);
+}
+
+export function ago(text) {
+  const passed = (now() - Date.parse(text)) / 1000;
+  if (passed < -1) {
+    return `in ${whole(-passed)}`;
+  }
+  return passed < 1 ? "now" : `${whole(passed)} ago`;
+}
+
+// Seconds without decimal places.
+export function whole(value) {
+  return seconds(value < 10 ? Math.round(value) : value).replace(".0", "");
+}
+
+// The beginning of an identifier, which is enough to recognize it.
+export function brief(id) {
+  return id ? id.slice(0, 8) : "–";
 }
 
 export function when(text) {

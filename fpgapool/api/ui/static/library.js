@@ -1,18 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Accelerators and bitstreams.
+// Accelerators and bitstreams, and one accelerator.
 
 import * as api from "./api.js";
-import { bytes, make, setText, Table, when } from "./dom.js";
+import { bytes, Facts, make, setAgo, setLink, setText, Table }
+  from "./dom.js";
+import { slotTable } from "./hardware.js";
+import { opener, setSession } from "./sessions.js";
 
 const MOST = 100;
+
+function bitstreamTable(caption) {
+  return new Table(caption, [
+    { label: "Name", text: (one) => one.name },
+    { label: "Accelerator", set: (cell, one) =>
+      setLink(cell, ["accelerators", one.accelerator], one.accelerator) },
+    { label: "Version", text: (one) => one.version },
+    { label: "Project", text: (one) => one.project_id },
+    { label: "Format", short: (one) => one.format },
+    { label: "State", short: (one) => one.state },
+    { label: "Reason", text: (one) => one.reason || "–" },
+    { label: "Visibility", short: (one) => one.visibility },
+    { label: "Size", short: (one) => bytes(one.size_bytes) },
+    { label: "Description", text: (one) => one.description || "–" },
+    { label: "Created", isShort: true,
+      set: (cell, one) => setAgo(cell, one.created_at) },
+  ], (one) => one.id, "There are no bitstreams.");
+}
 
 export class View {
   constructor(allBitstreams) {
     this.title = "Library";
     this.query = allBitstreams ? { all_projects: true } : {};
     this.accelerators = new Table("Accelerators", [
-      { label: "Name", text: (one) => one.name },
+      { label: "Name", set: (cell, one) =>
+        setLink(cell, ["accelerators", one.name], one.name) },
       { label: "Description", text: (one) => one.description || "–" },
       { label: "Max throughput per slot",
         short: (one) => `${bytes(one.peak_bytes_per_s)}/s` },
@@ -20,19 +42,7 @@ export class View {
       { label: "Stateless", short: (one) => one.stateless ? "yes" : "no" },
       { label: "Shapes", text: (one) => one.shapes.join(", ") || "any" },
     ], (one) => one.name, "There are no accelerators.");
-    this.bitstreams = new Table("Bitstreams", [
-      { label: "Name", text: (one) => one.name },
-      { label: "Accelerator", text: (one) => one.accelerator },
-      { label: "Version", text: (one) => one.version },
-      { label: "Project", text: (one) => one.project_id },
-      { label: "Format", short: (one) => one.format },
-      { label: "State", short: (one) => one.state },
-      { label: "Reason", text: (one) => one.reason || "–" },
-      { label: "Visibility", short: (one) => one.visibility },
-      { label: "Size", short: (one) => bytes(one.size_bytes) },
-      { label: "Description", text: (one) => one.description || "–" },
-      { label: "Created", text: (one) => when(one.created_at) },
-    ], (one) => one.id, "There are no bitstreams.");
+    this.bitstreams = bitstreamTable("Bitstreams");
     this.note = make("p", { class: "empty" });
     this.element = make("div", {},
       make("h2", {}, "Accelerators"), this.accelerators.element,
@@ -50,5 +60,59 @@ export class View {
     setText(this.note, accelerators.isCut || bitstreams.isCut
       ? `Each list shows at most ${MOST} entries: the newest bitstreams, and`
         + " accelerators by name." : "");
+  }
+}
+
+export class Accelerator {
+  constructor(scope, seesHosts) {
+    this.title = "Accelerator";
+    this.parent = "library";
+    this.scope = scope;
+    this.seesHosts = seesHosts;
+    this.heading = make("h2", { tabindex: "-1" });
+    this.facts = new Facts();
+    this.slots = slotTable("Slots with the accelerator");
+    this.sessions = new Table("Newest sessions with the accelerator", [
+      { label: "Session", isShort: true,
+        set: (cell, one) => setSession(cell, one.id) },
+      { label: "State", short: (one) => one.state },
+      { label: "Opened by", text: opener },
+      { label: "Size", short: (one) => bytes(one.claimed_bytes) },
+      { label: "Queued", isShort: true,
+        set: (cell, one) => setAgo(cell, one.queued_at) },
+    ], (one) => one.id, "No session has used it.");
+    this.element = make("div", {}, this.heading, this.facts.element,
+      make("h3", {}, "Newest sessions"), this.sessions.element,
+      ...(seesHosts ? [make("h3", {}, "Slots"), this.slots.element] : []));
+  }
+
+  open(name) {
+    this.name = name;
+    setText(this.heading, `Accelerator ${name}`);
+    this.facts.show([]);
+  }
+
+  async refresh() {
+    const name = this.name;
+    const query = { accelerator: name, limit: 20 };
+    const [{ accelerator }, found, slots] = await Promise.all([
+      api.get(`accelerators/${encodeURIComponent(name)}`),
+      api.page("sessions", { ...this.scope(), ...query }),
+      this.seesHosts ? api.page("slots", { ...query, limit: MOST })
+        : { items: [] },
+    ]);
+    if (name !== this.name) {
+      return;
+    }
+    this.facts.show([
+      { label: "Description", text: accelerator.description || "–" },
+      { label: "Max throughput per slot",
+        text: `${bytes(accelerator.peak_bytes_per_s)}/s` },
+      { label: "Output : input", text: accelerator.return_ratio },
+      { label: "Stateless", text: accelerator.stateless ? "yes" : "no" },
+      { label: "Shapes", text: accelerator.shapes.join(", ") || "any" },
+    ]);
+    this.sessions.show(found.items);
+    this.slots.show(slots.items);
   }
 }

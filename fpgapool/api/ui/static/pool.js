@@ -3,13 +3,13 @@
 // The map of the pool, which shows one page of hosts at a time.
 
 import * as api from "./api.js";
-import { bytes, keyed, make, seconds, setText, Table, when } from "./dom.js";
+import { address, bytes, keyed, make, seconds, setLink, setText }
+  from "./dom.js";
 import { Chart } from "./charts.js";
 import { Listing } from "./listing.js";
 
 const HOSTS_ON_PAGE = 24;
 const SLOTS_DRAWN = 32;
-const DETAIL_SLOTS = 100;
 
 // The sign that is drawn in a slot, by the slot's state.
 const SIGNS = {
@@ -19,7 +19,7 @@ const SIGNS = {
 const BUSY = new Set(["preparing", "ready", "active", "detached"]);
 
 // Return the numbers of slots by state, from those by shape and state.
-export function countStates({ slots }) {
+function countStates({ slots }) {
   const counts = Object.fromEntries(Object.keys(SIGNS).map((k) => [k, 0]));
   for (const [state, count] of Object.values(slots).flatMap(Object.entries)) {
     counts[state] = (counts[state] ?? 0) + count;
@@ -27,46 +27,58 @@ export function countStates({ slots }) {
   return counts;
 }
 
-export function busy(counts) {
-  return [...BUSY].reduce((sum, state) => sum + counts[state], 0);
+function sum(counts, states) {
+  return [...states].reduce((all, one) => all + (counts[one] ?? 0), 0);
 }
 
-function showSlot(element, slot) {
+// A slot is a link to its view, and names its accelerator.
+function showSlot(element, { slot, place }) {
   const what = slot.accelerator ?? slot.programmed ?? "nothing";
   const text = `slot ${slot.slot}: ${slot.state}, ${what}`;
-  if (element.getAttribute("aria-label") !== text) {
-    element.setAttribute("aria-label", text);
+  if (element.title !== text) {
+    const [seen, heard] = element.children;
     element.title = text;
     element.dataset.state = slot.state;
-    setText(element, SIGNS[slot.state] ?? "*");
+    const sign = SIGNS[slot.state] ?? "*";
+    setText(seen, what === "nothing" ? sign : `${sign}\u00a0${what}`);
+    setText(heard, text);
+  }
+  const href = address(place);
+  if (element.getAttribute("href") !== href) {
+    element.setAttribute("href", href);
   }
 }
 
-function showDevice(element, device) {
+function showDevice(element, { device, host }) {
   const [name, slots, rest] = element.children;
   setText(name, device.healthy ? device.name : `${device.name} (faulty)`);
-  keyed(slots, device.slots.slice(0, SLOTS_DRAWN), (slot) => slot.slot,
-    () => make("span", { role: "img", class: "slot" }), showSlot);
+  keyed(slots, device.slots.slice(0, SLOTS_DRAWN).map((slot) => ({ slot,
+    place: ["slots", host.uuid, device.name, String(slot.slot)] })),
+  (one) => one.slot.slot, () => make("a", { class: "slot" },
+    make("span", { "aria-hidden": "true" }), make("span", { class: "heard" })),
+  showSlot);
   const left = device.slots.length - SLOTS_DRAWN;
   setText(rest, left > 0 ? `and ${left} more` : "");
 }
 
 export class View {
   // Users whom the policy does not show hosts see the pool in numbers only.
-  constructor(history, seesHosts) {
-    this.history = history;
+  constructor(memory, seesHosts) {
+    this.memory = memory;
     this.seesHosts = seesHosts;
     this.title = "Pool";
     this.hosts = [];
     this.loads = 0;
-    this.chosen = null;
-    this.detail = null;
     this.charts = [
-      new Chart("Throughput", (v) => `${bytes(v)}/s`, (s) => s.bytesPerS),
-      new Chart("Wait for a slot", seconds, (s) => s.waitS),
-      new Chart("Slots in use", String, (s) => s.busy),
+      ...(seesHosts ? [
+        new Chart("Throughput", (v) => `${bytes(v)}/s`,
+          (s) => s.bytes_per_s),
+        new Chart("Wait for a slot", seconds, (s) => s.wait_s),
+      ] : []),
+      new Chart("Slots in use", String, (s) => sum(s.slots, BUSY)),
       new Chart("Waiting sessions", String, (s) => s.waiting),
     ];
+    this.since = make("p", { class: "empty", id: "since" });
     this.tiles = make("dl", { class: "tiles", id: "tiles" });
     this.name = make("input", { type: "search", id: "host-name",
       maxlength: 255 });
@@ -83,18 +95,10 @@ export class View {
     this.listing = new Listing("Pages of hosts", "pool/hosts", HOSTS_ON_PAGE,
       () => this.reload(), "uuid");
     this.problem = make("p", { role: "status" });
-    this.slots = this.slotTable();
-    this.heading = make("h3", { tabindex: "-1" });
-    this.note = make("p", { class: "empty" });
-    const close = make("button", { type: "button" }, "Hide");
-    close.addEventListener("click", () => this.choose(null));
-    this.panel = make("section", { id: "host", hidden: true,
-      "aria-label": "Host" }, this.heading, close, this.slots.element,
-    this.note);
     this.element = make("div", {},
       this.tiles,
       make("section", { "aria-label": "Over time", class: "charts" },
-        ...this.charts.map((one) => one.element)),
+        ...this.charts.map((one) => one.element)), this.since,
       make("h2", {}, "Hosts"), ...(seesHosts ? this.map() : [
         make("p", { class: "empty" },
           "The policy does not show hosts to you."),
@@ -102,11 +106,12 @@ export class View {
   }
 
   map() {
-    const form = make("form", { class: "filters", role: "search" },
+    const form = make("form", { class: "filters", role: "search",
+      "aria-label": "Hosts" },
       make("label", {}, "Name contains ", this.name),
       make("label", {}, "Slot state ", this.state));
     form.addEventListener("submit", (event) => event.preventDefault());
-    return [form, this.legend(), this.panel, this.problem, this.cards,
+    return [form, this.legend(), this.problem, this.cards,
       this.listing.pager.element];
   }
 
@@ -117,34 +122,18 @@ export class View {
     return make("p", { class: "legend" }, ...signs);
   }
 
-  slotTable() {
-    return new Table("Slots of the host", [
-      { label: "Board", text: (one) => one.device_name },
-      { label: "Slot", short: (one) => String(one.number) },
-      { label: "State", short: (one) => one.state },
-      { label: "Accelerator", text: (one) => one.accelerator ?? "–" },
-      { label: "Programmed", text: (one) => one.programmed ?? "–" },
-      { label: "Session", text: (one) => one.session_id ?? "–" },
-      { label: "Reserved for", text: (one) => one.reserved_for ?? "–" },
-      { label: "Fault", text: (one) => one.fault_reason || "–" },
-      { label: "Next self-test", text: (one) => when(one.next_self_test_at) },
-    ], (one) => one.id, "The host has no slots.");
-  }
-
-  card(host) {
-    const button = make("button", { type: "button", class: "name" });
-    button.addEventListener("click", () => this.choose(host));
-    return make("li", { class: "host" }, button, make("span"), make("ul"));
+  card() {
+    return make("li", { class: "host" },
+      make("span", { class: "name" }), make("span"), make("ul"));
   }
 
   showCard(element, host) {
     const [name, state, devices] = element.children;
-    setText(name, host.name);
-    const isChosen = this.chosen?.uuid === host.uuid;
-    name.setAttribute("aria-expanded", String(isChosen));
+    setLink(name, ["hosts", host.uuid], host.name);
     setText(state, host.up ? "" : "down");
     element.classList.toggle("is-down", !host.up);
-    keyed(devices, host.devices, (device) => device.name,
+    keyed(devices, host.devices.map((device) => ({ device, host })),
+      (one) => one.device.name,
       () => make("li", {}, make("span"), make("span", { class: "slots" }),
         make("span")), showDevice);
   }
@@ -179,36 +168,10 @@ export class View {
     this.show();
   }
 
-  async choose(host) {
-    this.chosen = host;
-    this.detail = null;
-    this.show();
-    if (host !== null) {
-      try {
-        await this.loadDetail();
-      } catch (error) {
-        setText(this.note, error.message);
-      }
-      this.show();
-      this.heading.focus();
-    }
-  }
-
-  async loadDetail() {
-    const host = this.chosen;
-    if (host !== null) {
-      const found = await api.page("slots", { host: host.uuid,
-        limit: DETAIL_SLOTS, sort_key: ["device_name", "number"] });
-      if (host === this.chosen) {
-        this.detail = found;
-      }
-    }
-  }
-
   // The caller has already requested the pool.
   async refresh(pool) {
     this.pool = pool;
-    await Promise.all([this.loadHosts(), this.loadDetail()]);
+    await this.loadHosts();
     this.show();
   }
 
@@ -233,17 +196,13 @@ export class View {
       return;
     }
     this.showTiles();
-    this.charts.forEach((one) => one.show(this.history.samples));
+    const { samples, intervalMs } = this.memory;
+    this.charts.forEach((one) => one.show(samples, intervalMs));
+    setText(this.since, samples.length ? "Recorded by the API every"
+      + ` ${Math.round(intervalMs / 1000)} seconds since ${
+        new Date(samples[0].at * 1000).toLocaleTimeString()}; kept for two`
+      + " hours." : "Nothing recorded yet.");
     keyed(this.cards, this.hosts, (host) => host.uuid,
-      (host) => this.card(host),
-      (element, host) => this.showCard(element, host));
-    const host = this.chosen;
-    this.panel.hidden = host === null;
-    if (host) {
-      setText(this.heading, `Host ${host.name}`);
-      this.slots.show(this.detail?.items ?? []);
-      setText(this.note, this.detail?.next
-        ? `Only the first ${DETAIL_SLOTS} slots are shown.` : "");
-    }
+      () => this.card(), (element, host) => this.showCard(element, host));
   }
 }

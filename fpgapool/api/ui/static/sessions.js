@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The queue and the sessions, which users can close.
+// Sessions: those that run, wait or have ended. Users can close theirs.
 
 import * as api from "./api.js";
-import { bytes, make, seconds, setText, Table, when } from "./dom.js";
+import { between, brief, bytes, make, seconds, setAgo, setBar, setLink,
+  setText, Table, whole } from "./dom.js";
 import { Listing } from "./listing.js";
 
 const ROWS = 10;
-const LIVE = ["QUEUED", "PREPARING", "READY", "ACTIVE", "DETACHED"];
-const ENDED = ["CLOSED", "REJECTED", "CANCELLED", "FAILED", "EXPIRED", "LOST"];
+export const RUNNING = ["ACTIVE", "DETACHED", "READY", "PREPARING"];
+export const WAITING = ["QUEUED"];
+export const FINISHED = ["CLOSED", "REJECTED", "CANCELLED", "FAILED",
+  "EXPIRED", "LOST"];
+const CHOICES = {
+  live: ["running and waiting", ["running", "waiting"]],
+  running: ["running", ["running"]],
+  waiting: ["waiting", ["waiting"]],
+  finished: ["finished", ["finished"]],
+};
 // States in which a list does not contain everything that is known. A READY
 // session is not requested: the response would contain its secret.
 const SAYS_MORE = new Set(["QUEUED", "ACTIVE", "DETACHED"]);
-
-async function load(listing, query) {
-  return Promise.all((await listing.load(query)).map(detailed));
-}
 
 async function detailed(session) {
   if (!SAYS_MORE.has(session.state)) {
     return session;
   }
   try {
-    return (await api.get(`sessions/${session.id}`)).session;
+    return await api.session(session.id);
   } catch (error) {
     if (error.status === 404) {
       return session;
@@ -31,20 +36,36 @@ async function detailed(session) {
   }
 }
 
-function reasons(session) {
+export function reasons(session) {
   const found = (session.pending_reasons ?? [])
     .map((one) => `${one.code}: ${one.message}`);
   return found.join(" ") || "–";
 }
 
-function place(session) {
+export function place(session) {
   const found = session.placement;
   return found ? `${found.host_name}, ${found.device}, slot ${found.slot}`
     : "–";
 }
 
+// The address of a session's slot, which leads to the slot with its ID.
+export function setPlace(element, session, seesHosts) {
+  const found = session.placement;
+  setLink(element, found && seesHosts
+    ? ["slots", found.host_uuid, found.device, String(found.slot)] : null,
+  place(session));
+}
+
+export function setSession(element, id) {
+  setLink(element, id ? ["sessions", id] : null, brief(id), id ?? "");
+}
+
+export function setAccelerator(element, name) {
+  setLink(element, name ? ["accelerators", name] : null, name ?? "–");
+}
+
 // Who opened a session: an instance, or a user.
-function opener(session) {
+export function opener(session) {
   return session.instance_id ? `instance ${session.instance_id}`
     : session.user_id || "–";
 }
@@ -56,7 +77,7 @@ function opened(text) {
 }
 
 // The expected wait, and the range in which nine of ten waits lie.
-function expectedWait(session) {
+export function expectedWait(session) {
   const wait = seconds(session.expected_wait_s);
   return session.expected_wait_high_s === null
     || session.expected_wait_high_s === undefined ? wait
@@ -64,90 +85,134 @@ function expectedWait(session) {
       seconds(session.expected_wait_high_s)})`;
 }
 
-function progress(session) {
-  return `${bytes(session.input_bytes)} of ${bytes(session.claimed_bytes)}`;
+export function setProgress(element, session) {
+  setBar(element, session.input_bytes, session.claimed_bytes,
+    `${bytes(session.input_bytes)} of ${bytes(session.claimed_bytes)}`);
 }
 
-function end(session) {
+// How long a session has run and, at its mean rate, will run altogether.
+export function runTime(session) {
+  const begin = session.started_at ?? session.ready_at;
+  if (!begin) {
+    return "–";
+  }
+  const taken = between(begin, session.finished_at);
+  const text = whole(taken);
+  if (session.finished_at || !(session.input_bytes > 0)
+      || !session.started_at) {
+    return text;
+  }
+  const all = taken * session.claimed_bytes / session.input_bytes;
+  return all > taken ? `${text} of about ${whole(all)}` : text;
+}
+
+export function end(session) {
   const text = [session.reason, session.message].filter(Boolean).join(": ");
   return text || "–";
 }
 
+const NAMES = [
+  { label: "Session", isShort: true,
+    set: (cell, one) => setSession(cell, one.id) },
+  { label: "Request", text: (one) => one.request_id },
+  { label: "Project", isOfAll: true,
+    set: (cell, one) => setLink(cell, ["projects", one.project_id],
+      one.project_id) },
+  { label: "Opened by", text: opener },
+  { label: "Application", text: (one) => one.application ?? "–" },
+  { label: "Accelerator",
+    set: (cell, one) => setAccelerator(cell, one.accelerator) },
+];
+
+// A part of the view: the sessions in some states.
+class Part {
+  constructor(view, kind, caption, states, order, columns) {
+    this.states = states;
+    this.order = order;
+    this.rows = new Table(caption, columns, (one) => one.id,
+      `No sessions are ${kind}.`);
+    this.listing = new Listing(`Pages of ${caption.toLowerCase()}`,
+      "sessions", ROWS, () => view.reload());
+    this.element = make("section", { "aria-label": caption },
+      make("h2", {}, caption), this.rows.element, this.listing.pager.element);
+  }
+
+  async refresh(query) {
+    const found = await this.listing.load({ ...query, state: this.states,
+      ...this.order });
+    this.show(await Promise.all(found.map(detailed)));
+  }
+
+  show(found) {
+    const last = Number.MAX_SAFE_INTEGER;
+    found.sort((a, b) => (a.queue_position ?? last)
+      - (b.queue_position ?? last));
+    this.rows.show(found);
+  }
+}
+
 export class View {
-  constructor(history, scope) {
+  constructor(scope, seesHosts) {
     this.title = "Sessions";
-    this.history = history;
     this.scope = scope;
+    const action = { label: "Action", cell: (one) => this.closer(one) };
+    const parts = {
+      running: new Part(this, "running", "Running sessions", RUNNING, {}, [
+        ...NAMES,
+        { label: "State", short: (one) => one.state },
+        { label: "Progress", isShort: true, set: setProgress },
+        { label: "Running for", short: runTime },
+        { label: "Slot",
+          set: (cell, one) => setPlace(cell, one, seesHosts) },
+        action,
+      ]),
+      waiting: new Part(this, "waiting", "Waiting sessions", WAITING,
+        { sort_key: "queued_at", sort_dir: "asc" }, [
+          { label: "Position", short: (one) => one.queue_position === null
+            || one.queue_position === undefined ? "–"
+            : String(one.queue_position + 1) },
+          ...NAMES,
+          { label: "Size", short: (one) => bytes(one.claimed_bytes) },
+          { label: "Waiting for", short: (one) =>
+            whole(between(one.queued_at)) },
+          { label: "Expected wait", short: expectedWait },
+          { label: "Why", text: reasons },
+          action,
+        ]),
+      finished: new Part(this, "finished", "Finished sessions", FINISHED,
+        { sort_key: "updated_at", sort_dir: "desc" }, [
+          ...NAMES,
+          { label: "State", short: (one) => one.state },
+          { label: "Input", short: (one) => bytes(one.input_bytes) },
+          { label: "Ran for", short: runTime },
+          { label: "Ended", isShort: true,
+            set: (cell, one) => setAgo(cell, one.finished_at) },
+          { label: "Reason", text: end },
+        ]),
+    };
+    this.parts = parts;
     this.states = make("select", { id: "session-states" },
-      make("option", { value: "live" }, "waiting or running"),
-      make("option", { value: "ended" }, "ended"));
+      ...Object.entries(CHOICES).map(([value, [label]]) =>
+        make("option", { value }, label)));
     this.opener = make("input", { type: "search", id: "session-opener",
       maxlength: 255 });
-    const again = () => this.reload();
-    this.queued = new Listing("Pages of the queue", "sessions", ROWS, again);
-    this.listed = new Listing("Pages of sessions", "sessions", ROWS, again);
     for (const control of [this.states, this.opener]) {
       control.addEventListener("change", () => {
         this.reset();
         this.reload();
       });
     }
-    const names = [
-      { label: "Request", text: (one) => one.request_id },
-      { label: "Project", text: (one) => one.project_id },
-      { label: "Opened by", text: opener },
-      { label: "Accelerator", text: (one) => one.accelerator },
-    ];
-    this.queue = new Table("Queue", [
-      { label: "Position", short: (one) => one.queue_position === null
-        || one.queue_position === undefined ? "–"
-        : String(one.queue_position + 1) },
-      ...names,
-      { label: "Size", short: (one) => bytes(one.claimed_bytes) },
-      { label: "Waiting since", text: (one) => when(one.queued_at) },
-      { label: "Expected wait", short: expectedWait },
-      { label: "Waiting for", text: reasons },
-    ], (one) => one.id, "No sessions are waiting.");
-    this.table = new Table("Sessions", [
-      { label: "State", short: (one) => one.state },
-      ...names,
-      { label: "Input", text: progress },
-      { label: "Slot", text: place },
-      { label: "Queued", text: (one) => when(one.queued_at) },
-      { label: "Reason", text: end },
-      { label: "Action", cell: (one) => this.closer(one) },
-    ], (one) => one.id, "There are no sessions.");
     this.note = make("p", { role: "status" });
     this.element = make("div", {},
       make("p", { class: "filters" },
-        make("label", {}, "ID of user or instance ", this.opener)),
-      make("h2", {}, "Queue"), this.queue.element, this.queued.pager.element,
-      make("h2", {}, "Sessions"),
-      make("p", { class: "filters" },
-        make("label", {}, "Status ", this.states)),
-      this.note, this.table.element, this.listed.pager.element);
+        make("label", {}, "Status ", this.states),
+        make("label", {}, "Opened by (ID of user or instance) ",
+          this.opener)),
+      this.note, ...Object.values(parts).map((one) => one.element));
   }
 
   closer(session) {
-    const button = make("button", { type: "button", class: "danger" },
-      "Close");
-    button.setAttribute("aria-label", `Close session ${session.request_id}`);
-    button.addEventListener("click", async () => {
-      if (!await ask(`End ${session.accelerator} session`
-        + ` ${session.request_id}? Work in progress is lost.`)) {
-        return;
-      }
-      button.disabled = true;
-      try {
-        await api.remove(`sessions/${session.id}`);
-        setText(this.note, `Session ${session.request_id} was closed.`);
-        await this.refresh();
-      } catch (error) {
-        button.disabled = false;
-        setText(this.note, error.message);
-      }
-    });
-    return button;
+    return closeButton(session, this.note, () => this.refresh());
   }
 
   async reload() {
@@ -159,26 +224,41 @@ export class View {
   }
 
   reset() {
-    this.queued.reset();
-    this.listed.reset();
+    Object.values(this.parts).forEach((one) => one.listing.reset());
   }
 
   async refresh() {
-    const query = { ...this.scope(), ...opened(this.opener.value.trim()) };
-    const isLive = this.states.value === "live";
-    const [waiting, found] = await Promise.all([
-      load(this.queued, { ...query, state: "QUEUED", sort_key: "queued_at",
-        sort_dir: "asc" }),
-      load(this.listed, { ...query, state: isLive ? LIVE : ENDED }),
-    ]);
-    const last = Number.MAX_SAFE_INTEGER;
-    waiting.sort((a, b) => (a.queue_position ?? last)
-      - (b.queue_position ?? last));
-    found.forEach((one) => this.history.note(one));
-    this.queue.show(waiting);
-    this.table.show(found);
-    this.table.table.classList.toggle("no-action", !isLive);
+    const scope = this.scope();
+    const query = { ...scope, ...opened(this.opener.value.trim()) };
+    const shown = CHOICES[this.states.value][1];
+    for (const [kind, part] of Object.entries(this.parts)) {
+      part.element.hidden = !shown.includes(kind);
+      part.rows.table.classList.toggle("one-project", !scope.all_projects);
+    }
+    await Promise.all(shown.map((kind) => this.parts[kind].refresh(query)));
   }
+}
+
+// A button that ends a session; note gets what became of it.
+export function closeButton(session, note, onDone) {
+  const button = make("button", { type: "button", class: "danger" }, "Close");
+  button.setAttribute("aria-label", `Close session ${session.request_id}`);
+  button.addEventListener("click", async () => {
+    if (!await ask(`End ${session.accelerator} session`
+      + ` ${session.request_id}? Work in progress is lost.`)) {
+      return;
+    }
+    button.disabled = true;
+    try {
+      await api.remove(`sessions/${session.id}`);
+      setText(note, `Session ${session.request_id} was closed.`);
+      await onDone();
+    } catch (error) {
+      button.disabled = false;
+      setText(note, error.message);
+    }
+  });
+  return button;
 }
 
 // Ask in a dialog; Escape means no.

@@ -14,6 +14,25 @@ function field(label, name, options = {}) {
   return make("p", {}, make("label", { for: input.id }, label), input);
 }
 
+// Without Keystone, the token tells who the user is.
+async function enterOpen(token) {
+  const [user, project] = token.split(":");
+  api.setToken(token);
+  await api.get("quotas");
+  return { name: `${user}, project ${project}`, isAdmin: user === "admin" };
+}
+
+// Take up what was kept; return {name, isAdmin} of the user, or null if
+// nothing was.
+export async function takeUp(settings) {
+  const token = await api.keptToken();
+  if (token === null) {
+    return null;
+  }
+  return settings.authentication === "noauth" ? enterOpen(token)
+    : api.takeUp(settings.keystone_url, token);
+}
+
 const FORMS = {
   open: {
     title: "Without Keystone",
@@ -31,10 +50,7 @@ const FORMS = {
             `the ${name} must be ASCII, without spaces or colons`);
         }
       }
-      api.setToken(`${values.user}:${values.project}`);
-      await api.get("quotas");
-      return { name: `${values.user}, project ${values.project}`,
-        isAdmin: values.user === "admin" };
+      return enterOpen(`${values.user}:${values.project}`);
     },
   },
   credential: {

@@ -32,6 +32,7 @@ def assign(
             "quantum_bytes": hold.quantum_bytes,
             "secret_sha256": session.secret_sha256,
             "offer": hold.offer,
+            "after_generation": hold.former.generation if hold.former else 0,
             "idle_timeout_s": limits.idle_timeout_s,
             "max_hold_s": limits.max_hold_s,
             "min_progress_bytes_per_s": limits.min_progress_bytes_per_s,

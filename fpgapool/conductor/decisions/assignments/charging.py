@@ -122,7 +122,7 @@ class Charging(parts.Room):
         ratio = 1.0 if profile is None else max(profile.return_ratio, 1.0)
         known = session.input_bytes, session.output_bytes
         former = session.former_input_bytes, session.former_output_bytes
-        session.update_bytes(
+        self._counts.moved_bytes += session.update_bytes(
             min(input_bytes, most) - former[0],
             min(output_bytes, int(most * ratio)) - former[1],
         )

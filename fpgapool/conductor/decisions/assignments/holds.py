@@ -62,6 +62,9 @@ class Hold(abc.ABC):
     :ivar heard: boot id and sequence number of the last report that the agent
         sent before it announced the slot as ready.
     :ivar bitstream: the slot's bitstream; None: the accelerator is built in.
+    :ivar former: the holder that must leave first; None: this is the holder.
+    :ivar successor: the session that has the slot next, if it is known.
+    :ivar tries: how often a successor was looked for.
     """
 
     slot: registry.SlotEntry
@@ -75,6 +78,13 @@ class Hold(abc.ABC):
     heard: tuple[str, int] = ("", 0)
     energy: Energy = dataclasses.field(default_factory=Energy)
     bitstream: objects.BitstreamRef | None = None
+    former: Hold | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
+    tries: int = 0
+    successor: Hold | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
 
     # -- the holder --------------------------------------------------------
 
@@ -197,7 +207,10 @@ class Member(Hold):
 class Holds(dict[int, Hold]):
     """The assignments of slots to sessions and groups, by slot id.
 
+    Successors are not among them before their slots' holders have left.
+
     :ivar changed_groups: groups whose desks may need a new order.
+    :ivar candidates: new holders that may get a successor, by generation.
     """
 
     def __init__(
@@ -207,6 +220,7 @@ class Holds(dict[int, Hold]):
         self._core = core
         self._outbox = outbox
         self.changed_groups: set[str] = set()
+        self.candidates: dict[int, Hold] = {}
 
     def assigned(self, slot_id: int) -> slots.Hold:
         """Return the assignment that the core has made."""
@@ -215,6 +229,30 @@ class Holds(dict[int, Hold]):
             raise RuntimeError(f"the core has no holder for slot {slot_id}")
         return core
 
+    def enter(self, hold: Hold) -> None:
+        """Add an assignment; with another holder, it is its successor."""
+        holder = self.get(hold.slot.id)
+        leaving = self._core.leaving(hold.slot.id)
+        if holder is None or leaving is not holder.core:
+            self[hold.slot.id] = hold
+            return
+        hold.former, holder.successor = holder, hold
+
+    def find(self, slot_id: int, generation: int) -> Hold | None:
+        """Return an assignment, perhaps of a successor."""
+        hold = self.get(slot_id)
+        if hold is not None and hold.generation != generation:
+            hold = hold.successor
+        if hold is None or hold.generation != generation:
+            return None
+        return hold
+
+    def with_successors(self) -> Iterator[Hold]:
+        for hold in self.values():
+            yield hold
+            if hold.successor is not None:
+                yield hold.successor
+
     def members(self) -> Iterator[Member]:
         """Yield the assignments to groups."""
         for hold in self.values():
@@ -222,15 +260,27 @@ class Holds(dict[int, Hold]):
                 yield hold
 
     def save(self, hold: Hold) -> None:
+        if hold.former is not None:
+            # Its session's row has slot and generation.
+            return
         self._mark_changed(hold)
         row = hold.record() if hold.is_recorded else None
         self._outbox.write_assignment(hold.slot.id, row)
 
     def drop(self, hold: Hold) -> None:
-        """Remove an assignment from memory and from the database."""
+        """Remove an assignment from memory and from the database; its
+        successor gets the slot.
+        """
+        if hold.former is not None:
+            hold.former.successor = hold.former = None
+            return
         self._mark_changed(hold)
+        self.candidates.pop(hold.generation, None)
         del self[hold.slot.id]
         self._outbox.write_assignment(hold.slot.id, None)
+        if hold.successor is not None:
+            hold.successor.former = None
+            self[hold.slot.id] = hold.successor
 
     def _mark_changed(self, hold: Hold) -> None:
         if isinstance(hold, Member):

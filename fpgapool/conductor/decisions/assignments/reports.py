@@ -164,6 +164,8 @@ class Reports(parts.Room):
         if line.previous_result is not None:
             self._end_unrecorded(slot, line.previous_result)
         hold = self._holds.get(slot.id)
+        if hold is not None and hold.successor is not None:
+            hold = self._check_successor(hold, hold.successor, line)
         if hold is None or not hold.outdates(report):
             finding = reconcile.compare(hold, line)
             if hold is None and self._probation.check_report(slot, line):
@@ -177,6 +179,28 @@ class Reports(parts.Room):
                 self._handle_finding(hold, finding, line)
         if line.last_result is not None:
             self._end_late(slot.host, line.last_result)
+
+    def _check_successor(
+        self, hold: holds.Hold, successor: holds.Hold, line: objects.SlotReport
+    ) -> holds.Hold | None:
+        """See whether a holder and its successor have changed places.
+
+        :returns: the slot's assignment now.
+        """
+        result = line.last_result
+        if line.generation == successor.generation:
+            # Agent and worker have lost the former's result.
+            self._vanished(hold)
+        elif hold.generation == (
+            line.generation or (result and result.generation)
+        ):
+            if line.seen_generation >= successor.generation:
+                self._serving.give_back(successor)
+            else:
+                # An agent that has lost the order takes it again, and one
+                # that has carried it out already ignores it.
+                self._serving.order_again(successor)
+        return self._holds.get(hold.slot.id)
 
     def _check_missing(
         self, slot: registry.SlotEntry, report: objects.AgentReport
@@ -262,7 +286,9 @@ class Reports(parts.Room):
     ) -> None:
         session, serving = hold.session, self._serving
         if hold.wanted and line.generation == hold.generation:
-            session.update_bytes(line.input_bytes, line.output_bytes)
+            self._counts.moved_bytes += session.update_bytes(
+                line.input_bytes, line.output_bytes
+            )
         match finding:
             case reconcile.Finding.READY:
                 hold.prepared = True
@@ -476,7 +502,9 @@ class Reports(parts.Room):
         host: registry.HostEntry,
     ) -> None:
         """Update a session's byte counts and start time from a result."""
-        session.update_bytes(result.input_bytes, result.output_bytes)
+        self._counts.moved_bytes += session.update_bytes(
+            result.input_bytes, result.output_bytes
+        )
         if result.started_at is not None:
             started_at = host.our_time(result.started_at)
             # The host's clock may have been adjusted since its last report.

@@ -65,6 +65,11 @@ class Serving(parts.Room):
     @parts.handles(instructions.Program)
     def _program(self, order: instructions.Program) -> None:
         group_id = self._holds.assigned(order.slot_id).group_id
+        if self._core.leaving(order.slot_id) and not self._may_follow(order):
+            self._link.tell(
+                events.HolderStays(order.slot_id, order.generation)
+            )
+            return
         if group_id:
             group = self._groups.by_row[group_id]
             hold: holds.Hold = self.hold_for_group(
@@ -85,8 +90,31 @@ class Serving(parts.Room):
         if isinstance(hold, sessions.SessionHold) and hold.offer is not None:
             hold.session.endpoints = hold.offer.endpoints
             hold.session.certificate_sha256 = hold.offer.certificate_sha256
-            hold.announced_at = self._clock.now
-            self._link.tell(events.SlotReady(order.slot_id, hold.generation))
+            if hold.former is None:
+                self._announce(hold)
+
+    def _announce(self, hold: sessions.SessionHold) -> None:
+        hold.announced_at = self._clock.now
+        self._link.tell(events.SlotReady(hold.slot.id, hold.generation))
+
+    def _may_follow(self, order: instructions.Program) -> bool:
+        """Whether the slot's worker can serve a successor at once."""
+        holder = self._holds.get(order.slot_id)
+        session = self._sessions.by_job.get(order.job_id)
+        if (
+            session is None
+            or not isinstance(holder, sessions.SessionHold)
+            or holder.session.project_id != session.project_id
+            or holder.accelerator != session.accelerator
+        ):
+            return False
+        bitstream = self._bitstream(session.accelerator, order.slot_id)
+        offer = _offer_for(session, holder.slot)
+        return (
+            bitstream == holder.bitstream
+            and offer is not None
+            and offer.keeps_order
+        )
 
     def _begin_session(
         self, session: sessions.Session, slot_id: int
@@ -104,7 +132,12 @@ class Serving(parts.Room):
             self._clock.now,
             self._bitstream(session.accelerator, slot_id),
         )
-        hold.offer = _offer_for(hold)
+        wanted = hold.bitstream and hold.bitstream.bitstream_id
+        if hold.former is not None or (
+            hold.slot.programmed_now == hold.accelerator
+            and hold.slot.bitstream_id == wanted
+        ):
+            hold.offer = _offer_for(session, hold.slot)
         span.end(self._clock.now, slot=str(hold.slot))
         hold.carrier = tracing.within(session.carrier, span)
         return hold
@@ -135,7 +168,7 @@ class Serving(parts.Room):
         session.take_slot(hold)
         if self._settings.quantum_bytes:
             hold.quantum_bytes = self._quantum_bytes(hold)
-        self._holds[slot_id] = hold
+        self._holds.enter(hold)
         return hold
 
     def hold_for_group(
@@ -177,6 +210,7 @@ class Serving(parts.Room):
             return
         if isinstance(hold, sessions.SessionHold):
             hold.session.mark_ready(self._clock.now)
+            self._holds.candidates[hold.generation] = hold
         self.entered(hold)
 
     @parts.handles(instructions.Reject)
@@ -246,7 +280,9 @@ class Serving(parts.Room):
     @parts.handles(instructions.Revoke, instructions.Yield)
     def revoke(self, order: instructions.Revoke | instructions.Yield) -> None:
         """Order the agent to take a slot from its holder."""
-        hold = self._holds[order.slot_id]
+        hold = self._holds.find(order.slot_id, order.generation)
+        if hold is None:
+            raise RuntimeError(f"{order} is for no known holder")
         hold.ordered_at = self._clock.now
         if isinstance(hold, sessions.SessionHold):
             self._count_taken_back(hold.session, order.reason)
@@ -320,7 +356,8 @@ class Serving(parts.Room):
         :param result: the worker's result; None: use the last report.
         """
         if isinstance(hold, sessions.SessionHold):
-            self._charging.charge(hold, ended_at, result)
+            if hold.former is None:
+                self._charging.charge(hold, ended_at, result)
         elif isinstance(hold, holds.Member):
             self._charging.charge_group(hold, ended_at)
         self.forget(hold)
@@ -330,8 +367,37 @@ class Serving(parts.Room):
         """Remove an assignment from memory and from the database."""
         if isinstance(hold, sessions.SessionHold) and not hold.abandoned:
             hold.session.hold = None
-        self._traffic.forget(hold.slot.id)
+        if hold.former is None:
+            self._traffic.forget(hold.slot.id)
         self._holds.drop(hold)
+        successor = hold.successor
+        if not isinstance(successor, sessions.SessionHold):
+            return
+        successor.assigned_at = self._clock.now
+        if not successor.wanted:
+            self._holds.save(successor)
+            return
+        if successor.offer is not None:
+            self._announce(successor)
+        self.entered(successor)
+
+    def give_back(self, hold: holds.Hold) -> None:
+        """Let a successor wait again, as its slot's holder stays."""
+        if hold.revoked or not isinstance(hold, sessions.SessionHold):
+            self.free(hold, self._clock.now)
+            return
+        if hold.former is not None:
+            self._holds.candidates.pop(hold.former.generation, None)
+        session = hold.session
+        self._link.tell(events.HolderStays(hold.slot.id, hold.generation))
+        secret_sha256 = session.secret_sha256
+        session.wait_again()
+        # The worker has never heard of it.
+        session.secret_sha256 = secret_sha256
+        self.forget(hold)
+        session.skips = self._core.skips(session.job_id)
+        self._sessions.count_queued(session)
+        self._lives.touch(session)
 
     # -- sessions ----------------------------------------------------------
 
@@ -464,21 +530,18 @@ class Serving(parts.Room):
         return True
 
 
-def _offer_for(hold: sessions.SessionHold) -> objects.Offer | None:
-    """Return where the client can connect before the agent receives the order;
-    None if the client must wait until the slot is ready.
+def _offer_for(
+    session: sessions.Session, slot: registry.SlotEntry
+) -> objects.Offer | None:
+    """Return where the client can connect before the agent receives the order
+    for a slot that has its accelerator; None if it must wait until the slot is
+    ready.
     """
-    session, slot = hold.session, hold.slot
     offer = slot.reported.offer if slot.reported else None
-    wanted = hold.bitstream and hold.bitstream.bitstream_id
-    is_in_slot = (
-        slot.programmed_now == hold.accelerator and slot.bitstream_id == wanted
-    )
     if (
         offer is None
         or not session.secret_sha256
         or offer.project_id not in (None, session.project_id)
-        or not is_in_slot
     ):
         return None
     return offer

@@ -20,6 +20,7 @@ from fpgapool.objects import declaration
 from fpgapool.objects import untrusted
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import shapes
 
@@ -206,6 +207,7 @@ class Catalogue:
             | {"shapes": list(change.shapes)},
         )
         _check_row(record)
+        _check_word(change.shapes, context.capacities)
         if change.format == formats.BINARY:
             self._check_profile(record)
         self._put(record)
@@ -276,7 +278,7 @@ class Catalogue:
             raise admission.Rejected(
                 codes.NO_COMPATIBLE_SLOT,
                 "no slot of this pool has a shape that the bitstream fits:"
-                f" {', '.join(old.shapes)}",
+                f" {', '.join(old.shapes)}; {_shapes_of(context.capacities)}",
             )
         # The accelerator that completes its profile may have been removed.
         self._check_profile(old)
@@ -343,6 +345,26 @@ class Catalogue:
         self.library = library.Library(
             self._accelerators, self.bitstreams, self.library.builtins
         )
+
+
+def _check_word(
+    wanted: Collection[str], capacities: declaration.Capacities
+) -> None:
+    """Refuse ``any`` where no slot is called so: it does not mean all shapes.
+
+    Other unknown shapes may be those of boards that are yet to come.
+    """
+    shape = names.DEFAULT_SHAPE
+    if shape in wanted and capacities and shape not in capacities:
+        raise admission.Rejected(
+            codes.NO_COMPATIBLE_SLOT,
+            f"the shape {shape!r} does not mean all shapes;"
+            f" {_shapes_of(capacities)}",
+        )
+
+
+def _shapes_of(capacities: declaration.Capacities) -> str:
+    return f"the pool's shapes are {', '.join(sorted(capacities)) or 'none'}"
 
 
 def _fitting(

@@ -16,6 +16,7 @@ from fpgapool.core import events
 from fpgapool.core import health
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
@@ -194,10 +195,6 @@ def _unless_negative(limit: int) -> int | None:
     return None if limit < 0 else limit
 
 
-# Maximum number of accelerators that an error names.
-_MOST_NAMED = 20
-
-
 def check_accelerator(
     name: str,
     pool: registry.Registry,
@@ -206,13 +203,9 @@ def check_accelerator(
     """Check that the pool can run an accelerator."""
     profile = profiles.get(name)
     if profile is None:
-        known = sorted(profiles)
-        more = [f"{len(known) - _MOST_NAMED} more"][: len(known) > _MOST_NAMED]
-        available = ", ".join([*known[:_MOST_NAMED], *more])
         raise Rejected(
             codes.UNKNOWN_ACCELERATOR,
-            f"unknown accelerator {name!r:.80}; available:"
-            f" {available or 'none'}",
+            names.unknown_accelerator(name, profiles),
         )
     if not any(
         not profile.shapes or slot.shape in profile.shapes

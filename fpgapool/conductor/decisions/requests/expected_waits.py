@@ -84,6 +84,8 @@ class ExpectedWaits:
         self._waiting = wait_history.Queue()
         #: The job of each slot, and when it began; None: before a takeover.
         self._running: dict[int, tuple[wait_history.Job, float | None]] = {}
+        #: The same of holders whose slots have a successor already.
+        self._leaving: dict[int, tuple[wait_history.Job, float | None]] = {}
         #: The accelerator of the latest session that ended in each slot, and
         #: the number of slots with each.
         self._last: dict[int, str] = {}
@@ -107,6 +109,8 @@ class ExpectedWaits:
                     self._leave(event.job_id, now, served=False)
                 case events.SlotReleased():
                     self._release(event.slot_id, now)
+                case events.HolderStays():
+                    self._stay(event.slot_id)
                 case events.AssignmentRestored() if not event.job.group_id:
                     known = self._known(event.job)
                     if known is not None:
@@ -202,13 +206,28 @@ class ExpectedWaits:
         if job is None:
             return
         self._leave(job.id, now, served=True)
+        former = self._running.get(order.slot_id)
+        if former and self._core.leaving(order.slot_id):
+            self._leaving[order.slot_id] = former
         self._running[order.slot_id] = job, now
         if self._waiting:
             self._started_s.append(now)
             self._precedence.learn(job, self._waiting.some(_PAIRS))
 
+    def _stay(self, slot_id: int) -> None:
+        job, _ = self._running.pop(slot_id, (None, None))
+        if job is not None:
+            self._waiting.add(job)
+        if slot_id in self._leaving:
+            self._running[slot_id] = self._leaving.pop(slot_id)
+
     def _release(self, slot_id: int, now: float) -> None:
-        job, began_s = self._running.pop(slot_id, (None, None))
+        job, began_s = self._leaving.pop(slot_id, None) or self._running.pop(
+            slot_id, (None, None)
+        )
+        if slot_id in self._running:
+            # Its successor begins.
+            self._running[slot_id] = self._running[slot_id][0], now
         if job is None:
             return
         before = self._last.get(slot_id)

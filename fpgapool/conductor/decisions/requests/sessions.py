@@ -356,14 +356,19 @@ class Session:
         if self.live:
             self.reason = self.message = ""
 
-    def update_bytes(self, input_bytes: int, output_bytes: int) -> None:
-        """Record how much its slot has processed, which never decreases."""
+    def update_bytes(self, input_bytes: int, output_bytes: int) -> int:
+        """Record how much its slot has processed, which never decreases.
+
+        :returns: how many bytes of input and output are new.
+        """
+        before = self.input_bytes + self.output_bytes
         self.input_bytes = max(
             self.input_bytes, self.former_input_bytes + input_bytes
         )
         self.output_bytes = max(
             self.output_bytes, self.former_output_bytes + output_bytes
         )
+        return self.input_bytes + self.output_bytes - before
 
     def give_way(self) -> None:
         """Keep the progress made in the slot that it leaves."""
@@ -461,15 +466,19 @@ class Session:
         :param with_secret: whether the view is for the session's front door.
         """
         ready = self.state == states.READY
-        told = ready and with_secret
+        # A successor's client connects before the slot's holder has left.
+        is_next = self.hold is not None and self.hold.former is not None
+        told = (ready or is_next) and with_secret
         return objects.SessionView.of(
             self,
             host_uuid=self.host_uuid,
             **(self.place._asdict() if self.place else {}),
-            endpoints=self.endpoints if ready else (),
+            endpoints=self.endpoints if ready or told else (),
             secret=self.secret if told else "",
             secret_sha256=self.secret_sha256 if told else "",
-            certificate_sha256=self.certificate_sha256 if ready else None,
+            certificate_sha256=(
+                self.certificate_sha256 if ready or told else None
+            ),
             **others,
         )
 

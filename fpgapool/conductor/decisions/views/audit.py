@@ -171,8 +171,18 @@ def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
         # A session that is waiting again may still have its former slot.
         elif session is None or session.state != states.QUEUED:
             yield _slot_without_session(row)
+    last = {row.slot_id: row.generation for row in found.assignments}
     for session in found.sessions:
-        if session.state != states.QUEUED and session.id not in held:
+        # Its slot's holder is about to leave.
+        is_next = (
+            session.state == states.PREPARING
+            and 0 < last.get(session.slot_id or 0, 0) < session.generation
+        )
+        if (
+            session.state != states.QUEUED
+            and session.id not in held
+            and not is_next
+        ):
             yield _session_without_slot(session)
 
 

@@ -174,8 +174,12 @@ class Questions:
         queued = book.queued_by_accelerator.most_common(
             bounds.MAX_COUNTED_ACCELERATORS
         )
+        waits, waited_s = self.pool.counts.waits_s.read()
         return {
             "strategy": self._strategy_name,
+            "moved_bytes": self.pool.counts.moved_bytes,
+            "waits": int(waits[-1][1]),
+            "waited_s": waited_s,
             "sessions": book.count_by_state(self._served()),
             "queued": {name: count for name, count in queued if count},
             "builtins": self.pool.catalogue.library.builtins_as_json(),
@@ -233,7 +237,7 @@ class Questions:
     def _served(self) -> Iterator[sessions.Session]:
         return (
             hold.session
-            for hold in self.pool.holds.values()
+            for hold in self.pool.holds.with_successors()
             if isinstance(hold, sessions.SessionHold) and hold.wanted
         )
 

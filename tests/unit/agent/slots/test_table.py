@@ -141,14 +141,27 @@ def test_an_idle_slot_says_where_a_client_can_come():
     assert told_line(tab).offer is None
 
 
-@pytest.mark.parametrize("state", ["preparing", "ready", "active"])
-def test_a_slot_in_use_offers_nothing(state):
+@pytest.mark.parametrize(
+    ("state", "is_member", "offers"),
+    [
+        ("preparing", False, False),
+        ("ready", False, True),
+        ("active", False, True),
+        ("active", True, False),
+        ("detached", False, False),
+    ],
+)
+def test_a_slot_in_use_says_where_the_next_client_can_come(
+    state, is_member, offers
+):
     tab = factories.make_table()
     steps.up(tab)
     tab.assign(steps.EPOCH, factories.assign_request(7), 0.0)
     assert told_line(tab).offer is None
-    tab.worker_status(steps.KEY, factories.status(state, 7), 0.0)
-    assert told_line(tab).offer is None
+    tab.worker_status(
+        steps.KEY, factories.status(state, 7, is_member=is_member), 0.0
+    )
+    assert bool(told_line(tab).offer) == offers
 
 
 def offered(**changes: object) -> table.SlotTable:
@@ -431,11 +444,11 @@ def test_the_death_of_an_idle_worker_keeps_the_last_result():
     assert steps.report(tab).last_result == done
 
 
-def test_a_lost_control_connection_changes_nothing():
+def test_a_lost_control_connection_changes_nothing_for_the_holder():
     tab = steps.ready()
-    before = tab.device_reports()
+    before = dataclasses.replace(steps.report(tab), offer=None)
     tab.worker_disconnected(steps.KEY)
-    assert tab.device_reports() == before
+    assert steps.report(tab) == before
 
 
 def test_a_recycled_worker_hands_the_assignment_to_its_successor():
@@ -553,9 +566,14 @@ class Table:
                 self.tell()
 
     def command(self, kind: str, epoch: int, generation: int) -> None:
-        if kind == "assign":
-            request = factories.assign_request(generation)
+        if kind in ("assign", "next"):
+            after = (self.holder or 0) if kind == "next" else 0
+            request = factories.assign_request(
+                generation, after_generation=after
+            )
             self.execute(self.table.assign(epoch, request, 0.0))
+        elif kind == "give_back":
+            self.execute(self.table.tick(table.NEXT_S))
         elif kind == "release":
             self.execute(
                 self.table.release(
@@ -572,17 +590,19 @@ class Table:
             self.spawn()
 
 
-COMMANDS = st.lists(
-    st.tuples(
-        st.sampled_from(["assign", "release", "die"]),
-        st.integers(1, 3),
-        st.integers(1, 6),
-    ),
-    max_size=40,
-)
+def commands_of(*kinds: str) -> st.SearchStrategy:
+    return st.lists(
+        st.tuples(
+            st.sampled_from(kinds), st.integers(1, 3), st.integers(1, 6)
+        ),
+        max_size=40,
+    )
 
 
-@given(COMMANDS)
+COMMANDS = commands_of("assign", "release", "die")
+
+
+@given(commands_of("assign", "next", "release", "die", "give_back"))
 def test_no_generation_runs_twice_and_none_goes_back(commands):
     world = Table()
     highest_epoch = 0
@@ -590,9 +610,10 @@ def test_no_generation_runs_twice_and_none_goes_back(commands):
         before = world.table.device_reports()
         world.command(kind, epoch, generation)
         slot = steps.report(world.table)
-        if kind != "die" and epoch < highest_epoch:
+        is_command = kind not in ("die", "give_back")
+        if is_command and epoch < highest_epoch:
             assert world.table.device_reports() == before
-        elif kind != "die":
+        elif is_command:
             highest_epoch = epoch
         assert slot.seen_generation >= before[0].slots[0].seen_generation
         assert slot.generation == world.holder
@@ -630,3 +651,136 @@ def test_reports_tell_that_a_session_exceeds_the_limit_of_its_order(beyond):
     status = factories.status("active", 7, beyond_claim=beyond)
     tab.worker_status(steps.KEY, status, 0.0)
     assert steps.report(tab).beyond_claim is beyond
+
+
+def next_order(generation: int = 8, after: int = 7) -> objects.AssignRequest:
+    return factories.assign_request(generation, after_generation=after)
+
+
+def test_the_next_order_begins_when_the_holder_has_left():
+    tab = steps.ready()
+    assert tab.assign(steps.EPOCH, next_order(), 0.0) == []
+    line = steps.report(tab)
+    assert (line.generation, line.seen_generation) == (7, 7)
+    gone = factories.status("idle", None, 7, last_result=factories.result(7))
+    effects = tab.worker_status(steps.KEY, gone, 0.2)
+    assert steps.to_worker(effects) == [("assign", 8)]
+    assert orders.Changed(at_once=True) in effects
+    line = steps.report(tab)
+    assert (line.generation, line.seen_generation) == (8, 8)
+    assert line.previous_result == factories.result(7)
+
+
+def test_the_next_order_begins_on_another_worker():
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    tab.worker_died(steps.KEY, 0.1)
+    assert steps.report(tab).generation == 8
+    tab.worker_connected(steps.KEY)
+    effects = tab.worker_status(steps.KEY, factories.status(), 0.2)
+    assert steps.to_worker(effects) == [("assign", 8)]
+
+
+def test_the_next_order_is_given_back_if_the_holder_stays():
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    assert tab.tick(table.NEXT_S / 2) == []
+    assert tab.tick(table.NEXT_S) == [orders.Changed(at_once=True)]
+    line = steps.report(tab)
+    assert (line.generation, line.seen_generation) == (7, 8)
+    # It does not begin any more, even if it is repeated.
+    gone = factories.status("idle", None, 7, last_result=factories.result(7))
+    assert steps.to_worker(tab.worker_status(steps.KEY, gone, 1.0)) == []
+    assert steps.to_worker(tab.assign(steps.EPOCH, next_order(), 1.0)) == []
+
+
+def test_the_next_order_is_released():
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    tab.release(steps.EPOCH, steps.KEY, "session-8", 8, "WHY", 0.1)
+    line = steps.report(tab)
+    assert (line.state, line.generation, line.seen_generation) == (
+        "ready",
+        7,
+        8,
+    )
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_release_of_a_later_order_ends_the_next_one(stays):
+    """The next one's own release was lost, and the later order, too."""
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    tab.release(steps.EPOCH, steps.KEY, "session-9", 9, "WHY", 0.1)
+    if stays:
+        tab.tick(table.NEXT_S)
+    gone = factories.status("idle", None, 7, last_result=factories.result(7))
+    assert steps.to_worker(tab.worker_status(steps.KEY, gone, 1.0)) == []
+    line = steps.report(tab)
+    assert (line.generation, line.seen_generation) == (None, 9)
+    assert line.last_result == factories.result(7)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda tab: tab.release(
+            steps.EPOCH, steps.KEY, "session-7", 7, "WHY", 0.1
+        ),
+        lambda tab: tab.bitstream_failed(steps.KEY, 7, "WHY", "", 0.1),
+    ],
+)
+def test_the_next_order_begins_if_the_holder_never_did(end):
+    tab = factories.make_table()
+    steps.up(tab)
+    reference = objects.BitstreamRef(
+        bitstream_id="b-1", checksum_sha256="1f" * 32, size_bytes=1
+    )
+    first = factories.assign_request(7, bitstream_ref=reference)
+    tab.assign(steps.EPOCH, first, 0.0)
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    assert steps.to_worker(end(tab)) == [("assign", 8)]
+    line = steps.report(tab)
+    assert line.generation == 8
+    assert (line.previous_result.generation, line.previous_result.code) == (
+        7,
+        "WHY",
+    )
+
+
+def test_a_release_that_comes_before_the_next_order_keeps_the_last_result():
+    tab = steps.ready()
+    gone = factories.status("idle", None, 7, last_result=factories.result(7))
+    tab.worker_status(steps.KEY, gone, 0.1)
+    tab.release(steps.EPOCH, steps.KEY, "session-8", 8, "WHY", 0.1)
+    line = steps.report(tab)
+    assert line.last_result.generation == 8
+    assert line.previous_result == factories.result(7)
+
+
+@pytest.mark.parametrize("after", [0, 6])
+def test_an_order_for_after_another_holder_is_refused(after):
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(after=after), 0.0)
+    assert tab.refusals["busy"] == 1
+
+
+def test_the_next_order_fails_if_the_slot_does():
+    tab = steps.ready()
+    tab.assign(steps.EPOCH, next_order(), 0.0)
+    gone = factories.status("faulty", None, 7, last_result=factories.result(7))
+    tab.worker_status(steps.KEY, gone, 0.1)
+    line = steps.report(tab)
+    assert (line.last_result.generation, line.last_result.code) == (
+        8,
+        codes.SLOT_FAULTY,
+    )
+    assert line.previous_result == factories.result(7)
+
+
+def test_a_new_agent_tells_the_result_before_the_holder():
+    tab = factories.make_table()
+    tab.worker_connected(steps.KEY)
+    status = factories.status("active", 8, previous_result=factories.result(7))
+    tab.worker_status(steps.KEY, status, 0.0)
+    assert steps.report(tab).previous_result == factories.result(7)

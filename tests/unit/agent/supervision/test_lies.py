@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from unittest import mock
 
@@ -113,8 +114,7 @@ class Site(test_workers.Site):
 def site(tmp_path):
     made = Site(tmp_path)
     yield made
-    made.child.link.close()
-    made.worker_end.close()
+    made.close()
 
 
 def test_an_honest_worker_is_believed(site):
@@ -229,8 +229,7 @@ def test_no_message_raises_or_changes_what_was_assigned(
         assert found.generations in ({}, {KEY: 7})
         assert site.table.slot(OTHER).status is None
     finally:
-        site.child.link.close()
-        site.worker_end.close()
+        site.close()
 
 
 def test_a_worker_cannot_return_to_what_has_ended(site):
@@ -407,28 +406,77 @@ def test_a_worker_that_does_not_exit_to_be_replaced_is_killed(site):
     site.child.pidfd = None
 
 
-def inherited(tmp_path, pid):
-    """Return what the next agent has, to which a process is connected."""
-    heir = Site.__new__(Site)
-    test_workers.Site.__init__(heir, tmp_path)
-    heir.table, heir.now = factories.make_table(), 0.0
-    heir.supervisor._counts = metrics.Counts()
-    heir.supervisor._emit = heir._emit
-    heir.supervisor._workers[KEY] = heir.child
-    heir.child.pid = pid
-    heir.supervisor._greet(heir.child)
-    return heir
+@pytest.fixture
+def inherit(tmp_path):
+    """Give what makes the next agent, to which a process is connected."""
+    heirs = []
+
+    def make(pid):
+        heir = Site.__new__(Site)
+        test_workers.Site.__init__(heir, tmp_path)
+        heirs.append(heir)
+        heir.table, heir.now = factories.make_table(), 0.0
+        heir.supervisor._counts = metrics.Counts()
+        heir.supervisor._emit = heir._emit
+        heir.supervisor._workers[KEY] = heir.child
+        heir.child.pid = pid
+        heir.supervisor._greet(heir.child)
+        return heir
+
+    yield make
+    for heir in heirs:
+        heir.close()
 
 
-def test_the_next_agent_knows_what_was_assigned(site, tmp_path):
+def test_the_next_agent_knows_what_was_assigned(site, inherit):
     site.assign(7)
-    heir = inherited(tmp_path, site.child.pid)
+    heir = inherit(site.child.pid)
     heir.say(**status(7))
     assert not heir.is_killed
     assert heir.table.holders()[KEY].session_id == "session-7"
     heir.say(**status(7, session_id=GROUP, is_member=True))
     assert heir.is_killed
-    heir.worker_end.close()
+
+
+@pytest.mark.parametrize(
+    ("generation", "changes", "is_killed", "is_told"),
+    [
+        (7, {}, False, True),
+        (7, {"session_id": "session-6"}, True, False),
+        # As after a file that was damaged.
+        (8, {}, False, False),
+        (8, {"session_id": "session-7"}, True, False),
+        # Nobody waits to hear of it.
+        (6, {}, False, False),
+        (9, {}, True, False),
+    ],
+)
+def test_the_result_before_the_last_is_of_the_assignment_before(
+    site, inherit, generation, changes, is_killed, is_told
+):
+    site.assign(7)
+    # The second one is a repetition.
+    for _ in range(2):
+        site.assign(8)
+    heir = inherit(site.child.pid)
+    told = result(generation, **changes)
+    heir.say(**status(8), previous_result=told)
+    assert heir.is_killed is is_killed
+    reported = heir.table.slot(KEY).previous_result
+    assert (reported is not None) is is_told
+
+
+def test_a_record_of_an_older_agent_names_no_assignment_before(site, inherit):
+    site.assign(7)
+    site.assign(8)
+    record = site.own / "assigned"
+    members = json.loads(record.read_text())
+    del members["previous_generation"], members["previous_session_id"]
+    record.write_text(json.dumps(members))
+    heir = inherit(site.child.pid)
+    heir.say(**status(8), previous_result=result(7))
+    assert not heir.is_killed
+    assert heir.table.slot(KEY).previous_result is None
 
 
 def test_a_worker_of_an_older_agent_is_believed_once(site):
@@ -444,21 +492,18 @@ def test_a_worker_of_an_older_agent_is_believed_once(site):
     assert site.is_killed
 
 
-def test_a_worker_is_not_measured_by_the_record_of_another(site, tmp_path):
+def test_a_worker_is_not_measured_by_the_record_of_another(site, inherit):
     """As after a downgrade and an upgrade: the agent between wrote none."""
     site.child.pid = os.getpid()
     site.supervisor._greet(site.child)
     site.assign(7)
-    own = inherited(tmp_path, os.getpid())
+    own = inherit(os.getpid())
     own.say(**status(8))
     assert own.is_killed
-    own.worker_end.close()
-    other = inherited(tmp_path, os.getppid())
+    other = inherit(os.getppid())
     other.say(**status(8))
     assert not other.is_killed
     assert other.table.holders()[KEY].session_id == "session-8"
-    other.child.link.close()
-    other.worker_end.close()
 
 
 def test_a_run_is_not_only_a_number():
@@ -479,7 +524,9 @@ def test_a_damaged_record_is_none(tmp_path, text):
 def test_a_record_replaces_a_longer_one(tmp_path):
     path = str(tmp_path / "assigned")
     for one in (
-        assigned.Assigned(2**62, "s" * 64, "\x7f" * 255, True),
+        assigned.Assigned(
+            2**62, "s" * 64, "\x7f" * 255, True, 2**62, "s" * 64
+        ),
         assigned.Assigned(),
     ):
         one.save(path, "1 2")

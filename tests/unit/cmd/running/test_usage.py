@@ -13,6 +13,8 @@ import tempfile
 
 import pytest
 
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import instance
 from fpgapool.cmd import run
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display
@@ -41,7 +43,7 @@ def directory(
     [
         (["aes", "--key", IV], "unknown option: --key"),
         (["aes", f"--key={IV}"], "unknown option: --key"),
-        (["aes", "sha"], "unexpected argument 'sha' after the accelerator"),
+        (["aes", "a", "b"], "unexpected argument 'b' after FILE"),
     ],
 )
 def test_what_is_unknown_is_named_without_keys(
@@ -403,3 +405,30 @@ def test_interrupted_imports() -> None:
     _, error = process.communicate(timeout=60)
     assert error == "fpgapool-run: CANCELLED: interrupted\n"
     assert process.returncode == 130
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_without_a_pool_the_error_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    form: list[str],
+) -> None:
+    """--verbose says where it was looked for."""
+    for name in ("FPGAPOOL_SOCKET", instance.API_URL, "OS_CLOUD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(frontdoor, "candidate_paths", lambda: ["/nowhere"])
+    finder = instance.Finder(is_instance=lambda: False)
+    monkeypatch.setattr(instance, "FINDER", finder)
+    told = []
+    for more in [], ["--verbose"]:
+        assert run.main(["--list", *form, *more]) == 1
+        told.append("".join(capsys.readouterr()))
+    text = (
+        "No pool found. Start one: fpgapool-allinone, or set FPGAPOOL_SOCKET,"
+        " FPGAPOOL_API_URL or OS_CLOUD"
+    )
+    assert text in told[0]
+    assert text in told[1]
+    places = ["/nowhere (No such file or directory)", "169.254.169.254"]
+    assert not any(place in told[0] for place in places)
+    assert all(place in told[1] for place in places)

@@ -8,14 +8,14 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.vocabulary import codes
 
-BOARD = "cpu0"
+BOARD = "skeleton0"
 SHAPE = "process"
 BUILTIN = "builtin:"
 # Of the memory, about: nothing is between it and the cores.
 DMA_BYTES_PER_S = 1e10
 
 
-class CpuDriver(base.Driver):
+class SkeletonDriver(base.Driver):
     """One board, whose slots run software cores as fast as they can."""
 
     def __init__(self, settings):

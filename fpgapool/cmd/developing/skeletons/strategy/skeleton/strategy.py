@@ -14,7 +14,7 @@ from fpgapool.strategies.placements import any as any_placement
 
 
 @dataclasses.dataclass(frozen=True)
-class PriorityOptions:
+class SkeletonOptions:
     """Options of this strategy alone.
 
     :param highest: priorities above it count as this one.
@@ -23,7 +23,7 @@ class PriorityOptions:
     highest: int = 1000
 
 
-class PriorityOrdering(base.Ordering):
+class SkeletonOrdering(base.Ordering):
     """By priority, the highest first, then by arrival."""
 
     def __init__(self, options):
@@ -34,7 +34,7 @@ class PriorityOrdering(base.Ordering):
         return (-priority, job.arrival_s, job.id)
 
 
-def priority(options, seed):
+def skeleton(options, seed):
     """Serve the highest priority first, on any compatible slot.
 
     :param options: by name; this one has ``highest``, and ``slot_choice``
@@ -44,5 +44,5 @@ def priority(options, seed):
     placement = any_placement.AnyPlacement(
         opts.shared(options), numpy.random.default_rng(seed)
     )
-    own = opts.own(options, PriorityOptions)
-    return base.ComposedStrategy(PriorityOrdering(own), placement)
+    own = opts.own(options, SkeletonOptions)
+    return base.ComposedStrategy(SkeletonOrdering(own), placement)

@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The client library for asyncio, without a thread for each session.
+
+The functions are those of :mod:`fpgapool.client`, with the same arguments and
+errors; they are awaited. Whenever a call waits for a socket or for time to
+pass, the event loop runs other tasks. Cancelling a task, or a timeout, ends
+its request or session, and gives the slot back before the task ends.
+
+At most :data:`MAX_THREADS` threads, for the whole process, do what cannot be
+awaited: requests to the REST API, the search for an API, and computing on the
+CPU as a fallback. A session through the front door of its host, with shared
+memory, TCP or TLS, needs none. This requires ``fpgapool[aio]``, which installs
+greenlet: it lets a call that waits hand over to the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import functools
+import select
+import threading
+import types
+import typing
+from collections.abc import AsyncIterable
+from collections.abc import AsyncIterator
+from collections.abc import Callable
+from typing import Any
+from typing import Self
+from typing import TypeVar
+from typing import Unpack
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import errors
+from fpgapool.client import options as session_options
+from fpgapool.client.sessions import blocks
+from fpgapool.client.sessions import opening
+from fpgapool.client.sessions import session as sessions
+from fpgapool.client.transfers import transfer
+from fpgapool.common.channels import waits
+from fpgapool.vocabulary import codes
+
+if typing.TYPE_CHECKING:
+    from fpgapool.client import arrays
+
+#: Most threads that this module uses in a process.
+MAX_THREADS = 16
+
+_T = TypeVar("_T")
+_Result: typing.TypeAlias = Any
+
+
+@functools.cache
+def _threads() -> concurrent.futures.ThreadPoolExecutor:
+    return concurrent.futures.ThreadPoolExecutor(
+        MAX_THREADS, thread_name_prefix="fpgapool-aio"
+    )
+
+
+class _Token(cancelling.CancelToken):
+    """A token that can be attached to another one, which then cancels it."""
+
+    def shutdown(self) -> None:
+        self.cancel()
+
+
+class _Waiter:
+    """Runs a call that blocks; where it would wait, the event loop goes on.
+
+    The call is in a greenlet. To wait, it switches back to the task with a
+    future, and the task continues it when the future is done.
+    """
+
+    def __init__(self, token: cancelling.CancelToken) -> None:
+        try:
+            import greenlet
+        except ModuleNotFoundError as exc:
+            raise ModuleNotFoundError(
+                "fpgapool.client.aio requires greenlet: pip install "
+                f"'fpgapool[aio]' ({exc})",
+                name=exc.name,
+            ) from exc
+        self._greenlet = greenlet
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._token = token
+        self._parked: asyncio.Future[None] | None = None
+        self._woken = False
+
+    async def run(self, call: Callable[[], _T]) -> _T:
+        """Run the call.
+
+        If this task is cancelled, the token is: the call then gives up what it
+        has, which takes seconds at most, and this raises CancelledError.
+        """
+        self._token.attach(self)
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            work = self._greenlet.greenlet(call)
+            work.gr_context = contextvars.copy_context()
+            result = self._switch(work)
+            while not work.dead:
+                try:
+                    await result
+                except asyncio.CancelledError as exc:
+                    if cancelled is None:
+                        cancelled = exc.with_traceback(None)
+                        self._token.cancel()
+                result = self._switch(work)
+            if cancelled is None:
+                return typing.cast(_T, result)
+            if isinstance(result, sessions.Session):
+                # It was opened at the last moment.
+                await _Waiter(cancelling.CancelToken()).run(result.abort)
+        except errors.Cancelled:
+            if cancelled is None:
+                raise
+        finally:
+            self._token.detach(self)
+            # The errors of the call may refer to this task's variables.
+            result = work = None
+        try:
+            raise cancelled
+        finally:
+            cancelled = None
+
+    def _switch(self, work: Any) -> Any:
+        former = waits.current()
+        waits.use(self)
+        try:
+            return work.switch()
+        finally:
+            waits.use(former)
+
+    def ready(self, fd: int, events: int, timeout_s: float | None) -> bool:
+        """See :meth:`waits.Waiter.ready`."""
+        loop = self._loop
+        reads, writes = events & select.POLLIN, events & select.POLLOUT
+        if reads:
+            loop.add_reader(fd, self._wake)
+        if writes:
+            loop.add_writer(fd, self._wake)
+        try:
+            return self._park(timeout_s)
+        finally:
+            if reads:
+                loop.remove_reader(fd)
+            if writes:
+                loop.remove_writer(fd)
+
+    def park(self, timeout_s: float | None) -> None:
+        """See :meth:`waits.Waiter.park`."""
+        self._park(timeout_s)
+
+    def _park(self, timeout_s: float | None) -> bool:
+        """Wait to be woken; return False after the limit."""
+        if self._woken:
+            self._woken = False
+            return True
+        parked = self._parked = self._loop.create_future()
+        timer = None
+        if timeout_s is not None:
+            timer = self._loop.call_later(timeout_s, self._end, parked)
+        self._greenlet.getcurrent().parent.switch(parked)
+        self._parked = None
+        if timer is not None:
+            timer.cancel()
+        woken, self._woken = self._woken, False
+        return woken or parked.cancelled()
+
+    @staticmethod
+    def _end(parked: asyncio.Future[None]) -> None:
+        if not parked.done():
+            parked.set_result(None)
+
+    def _wake(self) -> None:
+        self._woken = True
+        if self._parked is not None:
+            self._end(self._parked)
+
+    def wake(self) -> None:
+        """See :meth:`waits.Waiter.wake`."""
+        if threading.get_ident() == self._thread:
+            self._wake()
+        else:
+            self._loop.call_soon_threadsafe(self._wake)
+
+    #: For the token, when another thread cancels it.
+    shutdown = wake
+
+    def start(self, work: Callable[[], object]) -> None:
+        """See :meth:`waits.Waiter.start`."""
+        _threads().submit(work)
+
+    def offload(self, work: Callable[[], _T]) -> _T:
+        """See :meth:`waits.Waiter.offload`."""
+        future = _threads().submit(work)
+        future.add_done_callback(lambda _: self.wake())
+        while not future.done():
+            self._park(None)
+        return future.result()
+
+
+async def _run(
+    call: Callable[[], _T], token: cancelling.CancelToken | None = None
+) -> _T:
+    return await _Waiter(token or cancelling.CancelToken()).run(call)
+
+
+async def _run_with(
+    call: Callable[..., _T],
+    options: session_options.Options,
+    token: _Token | None = None,
+) -> _T:
+    """Run a call that opens sessions, with a token for this task alone."""
+    if options.get("meanwhile") is not None:
+        raise errors.invalid(
+            "meanwhile needs a thread for each session, so the functions of "
+            "client.aio do not accept it; use client.submit()"
+        )
+    token = token or _Token()
+    callers = cancelling.token_of(options.get("cancel"))
+    callers.attach(token)
+    try:
+        return await _run(functools.partial(call, cancel=token), token)
+    finally:
+        callers.detach(token)
+        cancelling.release(callers)
+
+
+class Session:
+    """An open session, returned by :func:`acc_open`.
+
+    It is an asynchronous context manager. Only one task at a time may use it.
+    Attributes such as ``view``, ``pin`` and ``statistics`` are those of
+    :class:`fpgapool.client.Session`.
+    """
+
+    def __init__(self, session: sessions.Session, token: _Token) -> None:
+        self._session = session
+        self._token = token
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in ("using", "flow"):
+            raise AttributeError(name)
+        return getattr(self._session, name)
+
+    async def run(
+        self,
+        data: int | transfer.Buffer | blocks.Block | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> memoryview:
+        """Process data; see :meth:`fpgapool.client.Session.run`.
+
+        :param data: number of bytes of ``pin``, None for all; a block; or the
+            input itself, which is copied into ``pin``.
+        :returns: the output, valid until the next :meth:`run`.
+        """
+        session = self._session
+        if data is not None and not isinstance(data, int | blocks.Block):
+            view = memoryview(blocks.bytes_of(data))
+            if len(view) > len(session.pin):
+                raise errors.InvalidRequest(
+                    codes.INVALID_SIZE,
+                    f"{len(view)} bytes do not fit in the input buffer of "
+                    f"{len(session.pin)} bytes",
+                )
+            session.pin[: len(view)] = view
+            data = len(view)
+        call = functools.partial(session.run, data, timeout_s=timeout_s)
+        return await self._use(call)
+
+    async def finish(self, *, timeout_s: float | None = None) -> memoryview:
+        """End the input; see :meth:`fpgapool.client.Session.finish`."""
+        call = functools.partial(self._session.finish, timeout_s=timeout_s)
+        return await self._use(call)
+
+    async def _use(self, call: Callable[[], _T]) -> _T:
+        try:
+            return await _run(call, self._token)
+        except asyncio.CancelledError:
+            await _run(self._session.abort)
+            raise
+
+    async def close(
+        self, *, timeout_s: float | None = sessions.CLOSE_TIMEOUT_S
+    ) -> None:
+        """Release the slot; see :meth:`fpgapool.client.Session.close`."""
+        call = functools.partial(self._session.close, timeout_s=timeout_s)
+        await self._use(call)
+
+    async def abort(self) -> None:
+        """Release the slot at once, whatever its state; never raises."""
+        await _run(self._session.abort)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            await self.abort()
+        elif not self._session.closed:
+            await self.close()
+
+
+@session_options.accepted
+async def acc_open(
+    accelerator: str,
+    size_bytes: int,
+    *,
+    timeout_s: float | None = None,
+    **options: Unpack[session_options.Options],
+) -> Session:
+    """Get a slot with an accelerator; see :func:`fpgapool.client.acc_open`.
+
+    ``meanwhile`` is not accepted.
+    """
+    token = _Token()
+
+    def call(cancel: cancelling.CancelToken) -> sessions.Session:
+        given: session_options.Options = {**options, "cancel": cancel}
+        return opening.acc_open(
+            accelerator, size_bytes, timeout_s=timeout_s, **given
+        )
+
+    return Session(await _run_with(call, options, token), token)
+
+
+@session_options.accepted
+async def run_buffer(
+    accelerator: str,
+    data: transfer.Buffer,
+    *,
+    into: bytearray | memoryview | None = None,
+    progress: transfer.Progress | bool | None = None,
+    timeout_s: float | None = None,
+    **options: Unpack[session_options.Options],
+) -> tuple[bytearray | memoryview, transfer.RunReport]:
+    """Send bytes through an accelerator.
+
+    See :func:`fpgapool.client.run_buffer`; ``meanwhile`` is not accepted.
+    """
+
+    def call(cancel: cancelling.CancelToken) -> Any:
+        given: session_options.Options = {**options, "cancel": cancel}
+        return transfer.run_buffer(
+            accelerator,
+            data,
+            into=into,  # type: ignore[arg-type]
+            progress=progress,
+            timeout_s=timeout_s,
+            **given,
+        )
+
+    found: tuple[bytearray | memoryview, transfer.RunReport]
+    found = await _run_with(call, options)
+    return found
+
+
+@session_options.shown
+async def run_array(
+    accelerator: str,
+    array: arrays.ArrayLike,
+    *,
+    convert: bool = False,
+    timeout_s: float | None = None,
+    **named: Any,
+) -> arrays.Array:
+    """Process an array; see :func:`fpgapool.client.run_array`.
+
+    ``meanwhile`` is not accepted.
+    """
+    from fpgapool.client import arrays
+
+    made = arrays.Call("run_array", accelerator, named, convert=convert)
+
+    def call(cancel: cancelling.CancelToken) -> Any:
+        return made.run(array, timeout_s, cancel)
+
+    return await _run_with(call, made.options)
+
+
+@session_options.accepted
+async def run_stream(
+    accelerator: str,
+    source: AsyncIterable[bytes],
+    size_bytes: int,
+    *,
+    timeout_s: float | None = None,
+    **options: Unpack[session_options.Options],
+) -> AsyncIterator[bytes]:
+    """Send a stream through an accelerator, piece by piece.
+
+    A piece is sent when it is as long as the slot's buffer, or the source has
+    ended; its output is yielded before the next piece is read.
+
+    :param source: yields the input.
+    :param size_bytes: size of the input.
+    :param timeout_s: time limit for each wait: for the slot, and for the
+        output of a piece.
+    :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the input has
+        another size.
+    :raises: as :func:`acc_open` and :meth:`Session.run`.
+    """
+    session = await acc_open(
+        accelerator, max(size_bytes, 1), timeout_s=timeout_s, **options
+    )
+    left_bytes = size_bytes
+    async with session:
+        whole_bytes = len(session.pin)
+        multiple_bytes = session._session.flow.chunk_multiple_bytes
+        whole_bytes -= whole_bytes % multiple_bytes
+        filled_bytes = 0
+        async for data in source:
+            rest = memoryview(data)
+            left_bytes -= len(rest)
+            if left_bytes < 0:
+                raise _wrong_size("longer")
+            while rest:
+                part = rest[: whole_bytes - filled_bytes]
+                rest = rest[len(part) :]
+                session.pin[filled_bytes : filled_bytes + len(part)] = part
+                filled_bytes += len(part)
+                if filled_bytes == whole_bytes:
+                    filled_bytes = 0
+                    output = await session.run(
+                        whole_bytes, timeout_s=timeout_s
+                    )
+                    yield bytes(output)
+        if left_bytes:
+            raise _wrong_size("shorter")
+        if filled_bytes:
+            yield bytes(await session.run(filled_bytes, timeout_s=timeout_s))
+        yield bytes(await session.finish(timeout_s=timeout_s))
+
+
+def _wrong_size(how: str) -> errors.InvalidRequest:
+    return errors.InvalidRequest(
+        codes.SIZE_MISMATCH, f"the input is {how} than the specified size"
+    )

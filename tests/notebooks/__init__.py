@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The notebooks of the documentation, and what needs pandas."""

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How the library's objects look, and bars of progress."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+import typing
+
+import pytest
+
+from fpgapool import client
+
+CPU: dict[str, typing.Any] = {"front_door": "/none", "fallback": "cpu"}
+
+
+def test_a_session_says_what_it_is() -> None:
+    with client.acc_open(
+        "copy", 1, request_id="<b>mine</b>"[3:7], **CPU
+    ) as session:
+        assert repr(session).startswith("<Session state='READY' host=")
+        assert "fallback_reason='FRONT_DOOR_UNAVAILABLE'" in repr(session)
+        assert "request_id='mine'" in repr(session)
+        table = session._repr_html_()
+        assert "<tr><th>transport</th><td>cpu</td></tr>" in table
+    assert " state='closed' " in repr(session)
+
+
+def test_what_notebooks_show_is_escaped() -> None:
+    _, report = client.run_buffer("copy", b"abc", **CPU)
+    evil = dataclasses.replace(report, host="<script>alert(1)</script>")
+    table = evil._repr_html_()
+    assert "<caption>RunReport</caption>" in table
+    assert "<td>&lt;script&gt;alert(1)&lt;/script&gt;</td>" in table
+    assert "<script>" not in table
+
+
+def test_an_api_shows_no_password() -> None:
+    adapter = types.SimpleNamespace(
+        endpoint_override="https://me:secret@api:8080/v1"
+    )
+    api = client.PoolApi(adapter)
+    assert repr(api) == "<PoolApi url='https://api:8080/v1'>"
+    assert "secret" not in api._repr_html_()
+    assert "catalog" in repr(client.PoolApi(object()))
+
+
+def test_a_block_shows_its_size() -> None:
+    assert repr(client.Block(b"secret")) == "<Block bytes=6>"
+
+
+def test_progress_has_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    client.run_buffer("copy", bytes(3 << 20), progress=True, **CPU)
+    shown = capsys.readouterr().err
+    assert "copy: 100%" in shown
+    assert "3.00M/3.00M" in shown
+
+
+def test_a_bar_needs_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with pytest.raises(client.InvalidRequest, match=r"fpgapool\[progress\]"):
+        client.run_buffer("copy", b"abc", progress=True, **CPU)
+    with pytest.raises(client.InvalidRequest, match="a function, True"):
+        client.run_buffer("copy", b"abc", progress="yes", **CPU)
