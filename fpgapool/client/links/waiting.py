@@ -446,7 +446,11 @@ class SlotSeeker:
         """Raise the error if the outage has lasted too long.
 
         A front door that drops all connections also counts as unreachable.
+
+        :raises Stopped: if this end has closed the connection.
         """
+        if self._stopped:
+            raise Stopped from reason
         now_s = time.monotonic()
         self._away_since_s = self._away_since_s or now_s
         self._note_absence(reason)
@@ -493,7 +497,7 @@ class SlotSeeker:
             pause_s = _FIRST_BACKOFF_S
             while (
                 view is not None
-                and (view.state == states.READY or _is_next(view))
+                and self._may_connect(view)
                 and view.generation > self._lost_generation
             ):
                 dialer = connections.Dialer(
@@ -515,6 +519,10 @@ class SlotSeeker:
                     )
                 pause_s = min(2 * pause_s, _LONGEST_BACKOFF_S)
                 view = self._news(pause_s if attempt else None)
+
+    def _may_connect(self, view: views.SessionView) -> bool:
+        """Whether the session's worker accepts a connection."""
+        return view.state == states.READY or _is_next(view)
 
     def _news(self, pause_s: float | None) -> views.SessionView | None:
         """Wait until the session changes.

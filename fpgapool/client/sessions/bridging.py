@@ -8,6 +8,7 @@ continues until the next slot is ready.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 import typing
@@ -120,7 +121,7 @@ class BridgingSeeker(waiting.SlotSeeker):
         if self._software is None:
             self._software = self._load(view.chunk_bytes)
         self._computing = (
-            software.CpuDialer(view, self.token),
+            software.CpuDialer(_without_slot(view), self.token),
             self._software.connect(
                 self.token, *offsets_bytes, moves=True, former=self._slot
             ),
@@ -161,7 +162,7 @@ class BridgingSeeker(waiting.SlotSeeker):
 
     def _show(self, view: views.SessionView) -> None:
         if self._computing is not None:
-            self._computing[0].view = view
+            self._computing[0].view = _without_slot(view)
 
     def _next_view(self, pause_s: float | None) -> views.SessionView | None:
         while True:
@@ -183,6 +184,10 @@ class BridgingSeeker(waiting.SlotSeeker):
         if view is not None:
             self._show(view)
         return view
+
+    def _may_connect(self, view: views.SessionView) -> bool:
+        # While a worker lets a connection wait, the CPU would do nothing.
+        return view.state == states.READY
 
     def _report(self) -> None:
         """Report the CPU's progress: the pool uses it to order its queue."""
@@ -239,3 +244,10 @@ class BridgingSeeker(waiting.SlotSeeker):
             dialer.hang_up(connection.channel)
         if self._computing is not None:
             self._computing[0].hang_up(self._computing[1].channel)
+
+
+def _without_slot(view: views.SessionView) -> views.SessionView:
+    """Leave out the slot, which may be known before it computes."""
+    return dataclasses.replace(
+        view, host_name=None, device=None, slot=None, local=None
+    )
