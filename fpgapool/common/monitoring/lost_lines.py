@@ -35,7 +35,8 @@ class _Counted:
         self._handle = handler.handle
         self._tell_of_bug = handler.handleError
         self._lost = 0
-        self._cause: BaseException | None = None
+        # Only the text: a traceback keeps what the logging code used.
+        self._cause = ""
         self._says_from_s = self._logs_from_s = time.monotonic()
         handler.handle = self.handle  # type: ignore[method-assign]
         handler.handleError = self.lose  # type: ignore[method-assign]
@@ -65,7 +66,7 @@ class _Counted:
         """Count a lost line; called while its error is being handled."""
         error = sys.exc_info()[1]
         self._lost += 1
-        self._cause = error
+        self._cause = str(error)
         now_s = time.monotonic()
         if now_s < self._says_from_s:
             return

@@ -2,12 +2,14 @@
 
 import contextlib
 import errno
+import gc
 import io
 import logging
 import logging.handlers
 import os
 import pathlib
 import types
+import weakref
 from collections.abc import Iterator
 from unittest import mock
 
@@ -116,6 +118,23 @@ def test_a_file_that_cannot_be_made_again_disturbs_nobody(
     lines = path.read_text().splitlines()
     assert lines[0] == "two"
     assert lines[1].startswith(f"{_MANY} lines of this log were lost")
+
+
+def test_a_lost_line_keeps_nothing_of_the_code_that_logged_it(clock):
+    clock.now_s += lost_lines.INTERVAL_S
+
+    def log() -> weakref.ref:
+        used = _Disk()
+        LOG.info("lost")
+        return weakref.ref(used)
+
+    gc.disable()
+    try:
+        with _alone(_Broken()):
+            lost_lines.count()
+            assert log()() is None
+    finally:
+        gc.enable()
 
 
 class _Broken(logging.Handler):
