@@ -9,6 +9,7 @@ service. Using them requires only the standard library.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import json
@@ -187,7 +188,7 @@ class Finder:
                 f" {METADATA_URL} overrides this"
             )
         if self._clock() < self._absent_until_s:
-            raise self._absence
+            raise copy.copy(self._absence)
         try:
             found = _usable(parse(_read_service(url)), refused)
         except _Refused:
@@ -197,7 +198,9 @@ class Finder:
             if isinstance(exc, _Empty) and self._empty_since_s is None:
                 self._empty_since_s = self._clock()
             if not self._may_come():
-                self._absence = exc
+                # A copy without the traceback, which would keep the variables
+                # of the program.
+                self._absence = copy.copy(exc)
                 self._absent_until_s = self._clock() + _ABSENT_S
             raise
         self._empty_since_s = None

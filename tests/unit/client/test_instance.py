@@ -2,11 +2,13 @@
 
 """How a program inside an instance finds the pool."""
 
+import gc
 import http.server
 import json
 import pathlib
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -431,6 +433,27 @@ def test_a_cloud_without_the_pool_is_not_asked_again(
     clock = Clock()
     assert clock.finder().find(pause=clock.pause)[0] is None
     assert clock.pauses_s == []
+
+
+def test_who_finds_nothing_is_not_remembered(monkeypatch, service):
+    monkeypatch.setenv(instance.METADATA_URL, service.url)
+    service.answers.append((404, {}, b""))
+    finder = Clock().finder()
+
+    class Data:
+        """What a program has at hand while it looks for the pool."""
+
+    def look() -> weakref.ref:
+        data = Data()
+        assert finder.find()[0] is None
+        return weakref.ref(data)
+
+    gc.disable()
+    try:
+        assert [look()() for _ in range(2)] == [None, None]
+    finally:
+        gc.enable()
+    assert len(service.asked) == 1
 
 
 def test_a_program_waits_as_long_as_it_may(monkeypatch, service):
