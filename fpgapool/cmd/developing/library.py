@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import time
 import typing
 import urllib.error
 import urllib.request
@@ -14,6 +15,7 @@ from fpgapool.common import exception
 from fpgapool.vocabulary import codes
 
 _TIMEOUT_S = 60.0
+_POLL_S = 0.1
 _HEADERS = {
     "X-Auth-Token": "admin:default",
     "OpenStack-API-Version": "fpgapool latest",
@@ -25,13 +27,21 @@ _OCTETS = "application/octet-stream"
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def slots(url: str) -> list[dict[str, typing.Any]]:
-    """Return the slots of the pool.
+def shapes(url: str) -> list[str]:
+    """Return the shapes of the pool's slots, once its host has told them.
 
-    :raises BitstreamRefused: if the API does not answer.
+    :raises BitstreamRefused: if the API does not answer, or no slot comes.
     """
-    found: list[dict[str, typing.Any]] = _ask(url, "GET", "slots")["slots"]
-    return found
+    until_s = time.monotonic() + _TIMEOUT_S
+    while time.monotonic() < until_s:
+        found = _ask(url, "GET", "slots")["slots"]
+        if found:
+            return sorted({str(slot["shape"]) for slot in found})
+        time.sleep(_POLL_S)
+    raise exception.BitstreamRefused(
+        f"the pool's host has offered no slot for {_TIMEOUT_S:g} s",
+        code=codes.DEVICE_FAILED,
+    )
 
 
 def bring(url: str, wanted: Mapping[str, object], contents: bytes) -> str:

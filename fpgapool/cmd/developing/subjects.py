@@ -229,7 +229,7 @@ class Kernel(Subject):
         yield "register", lambda: self._register(str(pool.api_url))
 
     def _register(self, url: str) -> str:
-        shapes = sorted({str(slot["shape"]) for slot in library.slots(url)})
+        shapes = library.shapes(url)
         profile = {}
         if self.declared_bytes_per_s is None:
             profile["peak_bytes_per_s"] = _ASSUMED_BYTES_PER_S
