@@ -94,9 +94,7 @@ def test_it_is_built_signed_registered_and_used(
     ):
         url = pool.wait_until_ready()["api_url"]
         place = urllib.parse.urlparse(url).netloc
-        (slot,) = api.ask(place, "GET", "/v1/slots", "admin:default").document[
-            "slots"
-        ]
+        (slot,) = _slots(place)
         _write_clouds(kernel, url)
         refused = shell(
             kernel, commands.replace("SHAPE", "any"), OS_CLOUD="tenant"
@@ -118,6 +116,19 @@ def test_it_is_built_signed_registered_and_used(
             timeout_s=waiting.LIMIT_S,
         )
     assert struct.unpack("<3fq", output) == (6.0, 10.0, -4.0, 2)
+
+
+def _slots(place: str) -> list[dict]:
+    """Return the pool's slots, once its host has told them."""
+    found: list[dict] = []
+
+    def look() -> bool:
+        answer = api.ask(place, "GET", "/v1/slots", "admin:default")
+        found[:] = answer.document["slots"]
+        return bool(found)
+
+    waiting.wait_until(look, "a slot")
+    return found
 
 
 def _write_clouds(directory: pathlib.Path, url: str) -> None:
