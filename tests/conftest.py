@@ -83,6 +83,15 @@ class _Files(loadscope.LoadScopeScheduling):
         return nodeid.partition("::")[0]
 
 
+def pytest_collection_finish() -> None:
+    """Take what lasts as long as the run out of the collector's sight.
+
+    Collections then take milliseconds.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     """Name what is needed to repeat this run's random examples."""
     if config.option.hypothesis_seed is None:

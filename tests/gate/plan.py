@@ -116,46 +116,56 @@ def _make(
     return Job(name, command, needs, **waits)
 
 
+def _behind(job: Job) -> Job:
+    """Have a job take what others leave of the processors."""
+    assert isinstance(job.command, tuple)
+    return dataclasses.replace(job, command=("nice", *job.command))
+
+
 def plan(settings: Settings) -> list[Job]:
     """Return the jobs, in the order in which they begin if all may."""
     style = ("style",)
     side_by_side = ("--no-loadscope-reorder", "--numprocesses")
     # What takes seconds has to pass before what takes minutes begins.
-    quick = ("types", "unit", "cli")
+    quick = ("types", "cli")
     jobs = [
         _make("style", "style", ()),
-        settings.tests(
-            "unit",
-            *(*side_by_side, str(settings.cores), "tests/property"),
-            "tests/unit",
-            needs=("install-services",),
+        # These compute while functional tests wait.
+        _behind(
+            settings.tests(
+                "unit",
+                *(*side_by_side, str(settings.cores), "tests/property"),
+                "tests/unit",
+                needs=("install-services",),
+            )
         ),
         _make("types", "types", style),
         _make("cli", "test-cli", style),
         _make("install-openstack", f"{_OPENSTACK_VENV}/.installed", style),
         _make("install-services", "services", style),
         Job("servers", settings.start_servers, ("install-services",)),
-        # It keeps all cores busy.
-        Job(
-            "world",
-            (settings.python, *("-m", "tests.world"), *WORLD),
-            needs=quick,
-            after=("install-openstack", "servers"),
+        _behind(
+            Job(
+                "world",
+                (settings.python, *("-m", "tests.world"), *WORLD),
+                needs=("unit", *quick),
+                after=("install-openstack", "servers"),
+            )
         ),
         settings.tests(
             "functional",
             *(*side_by_side, str(settings.processes)),
             *("tests/integration", "tests/functional", "tests/walls"),
             marks=["not alone"],
-            needs=("world", "install-openstack", "servers"),
+            needs=(*quick, "install-openstack", "servers"),
         ),
-        _make("docs", "docs", ("world",)),
+        _make("docs", "docs", quick),
         settings.tests(
             "nova-filters",
             *("--confcutdir=tests/nova_filters", "tests/nova_filters"),
             python=f"{_OPENSTACK_VENV}/bin/python",
-            needs=("world", "install-openstack"),
-            after=("functional", "docs"),
+            needs=(*quick, "install-openstack"),
+            after=("docs",),
         ),
     ]
     if settings.long:

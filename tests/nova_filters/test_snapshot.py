@@ -312,7 +312,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def api() -> Iterator[Api]:
     """Give an API, which nova.conf knows."""
     with Api() as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         CONF.set_override("auth_type", "none", "fpgapool")
         CONF.set_override("endpoint_override", server.url, "fpgapool")

@@ -54,7 +54,7 @@ def documents() -> Iterator[str]:
     )
     handler = functools.partial(Handler, directory=str(BUILD))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"

@@ -9,15 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 
-def pytest_collection_finish() -> None:
-    """Take what lasts as long as the run out of the collector's sight.
-
-    Collections then take milliseconds.
-    """
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_open() -> Iterator[None]:
     """Fail here, not in whichever test runs when the collector finds it."""

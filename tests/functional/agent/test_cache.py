@@ -352,7 +352,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def api() -> Iterator[sources.ApiSource]:
     Handler.paths = []
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}/v1"
         yield sources.ApiSource(

@@ -62,6 +62,7 @@ def test_it_is_tried_as_the_page_shows(kernel: pathlib.Path) -> None:
     assert f"\n{verdict}; " in done.stdout
 
 
+@pytest.mark.long
 def test_it_is_built_signed_registered_and_used(
     kernel: pathlib.Path,
 ) -> None:

@@ -428,7 +428,7 @@ class Guest:
         server = http.server.ThreadingHTTPServer(
             (process.LOOPBACK, 0), Handler
         )
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         self._stack.callback(server.server_close)
         self._stack.callback(thread.join)

@@ -67,7 +67,7 @@ def test_a_service_that_is_newer_than_the_token(
     tmp_path: pathlib.Path,
 ) -> None:
     with Cloud() as cloud:
-        thread = threading.Thread(target=cloud.serve_forever)
+        thread = threading.Thread(target=cloud.serve_forever, args=(0.01,))
         thread.start()
         conf = configuring.configured(
             tmp_path,

@@ -40,7 +40,10 @@ LEFT_OUT = {
     "estimator",
     [
         ml.KMeans(options=CPU),
-        ml.LogisticRegression(options=CPU),
+        # It is a classifier, too, and takes twice as long as the other one.
+        pytest.param(
+            ml.LogisticRegression(options=CPU), marks=pytest.mark.long
+        ),
         ml.KNeighborsClassifier(options=CPU),
     ],
     ids=lambda one: type(one).__name__,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import json
 import types
@@ -17,10 +18,42 @@ from openstack.test import fakes
 from osc_lib.command import command
 
 from fpgapool.osc.sdk import fpgapool_service
+from fpgapool.osc.sdk import proxy
 from fpgapool.osc.sdk import session as sessions
 
 SESSION_ID = "0a0a0a0a-0000-4000-8000-000000000001"
 SECRET = "5ec7e7" * 8
+#: Connected to nothing: it has the signatures.
+_REAL = object.__new__(proxy.Proxy)
+
+
+@functools.cache
+def _whole() -> Any:
+    """Return a proxy with all methods; making them takes long."""
+    return fakes.generate_fake_proxy(fpgapool_service.FpgapoolService)
+
+
+class Client:
+    """The methods of the SDK's proxy, each made when it is asked for.
+
+    A call that the real one would not take is an error, too.
+    """
+
+    def __init__(self) -> None:
+        self._calls = mock.Mock()
+
+    @property
+    def mock_calls(self) -> Any:
+        """All calls of all methods."""
+        return self._calls.mock_calls
+
+    def __getattr__(self, name: str) -> Any:
+        default = getattr(_whole(), name).side_effect
+        double = mock.create_autospec(getattr(_REAL, name))
+        double.side_effect = default
+        self._calls.attach_mock(double, name)
+        setattr(self, name, double)
+        return double
 
 
 class App:
@@ -31,9 +64,7 @@ class App:
     """
 
     def __init__(self) -> None:
-        self.client: Any = fakes.generate_fake_proxy(
-            fpgapool_service.FpgapoolService
-        )
+        self.client: Any = Client()
         self.identity = mock.Mock()
         self.client_manager = types.SimpleNamespace(
             fpgapool=self.client,

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import pathlib
 import typing
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -19,12 +21,17 @@ from reproduction.figures import group_loads
 from reproduction.figures import groups
 from reproduction.figures import mixes
 
-
-def simulate(runs: Sequence[typing.Any], /) -> Mapping[typing.Any, typing.Any]:
-    return {run: run.measure() for run in runs}
+Simulate = Callable[[Sequence[typing.Any]], Mapping[typing.Any, typing.Any]]
 
 
-def make(name: str, tmp_path: pathlib.Path) -> str:
+@pytest.fixture
+def simulate() -> Simulate:
+    """Give what simulates runs, each once in a test."""
+    measure = functools.cache(lambda run: run.measure())
+    return lambda runs: {run: measure(run) for run in runs}
+
+
+def make(name: str, tmp_path: pathlib.Path, simulate: Simulate) -> str:
     said = figures.FIGURES[name].make(tmp_path, simulate)
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     with (tmp_path / f"{name}.csv").open(newline="") as file:
@@ -32,20 +39,24 @@ def make(name: str, tmp_path: pathlib.Path) -> str:
     return said
 
 
-def test_a_group_adds_a_constant(tmp_path: pathlib.Path) -> None:
-    said = make("groups5", tmp_path)
+def test_a_group_adds_a_constant(
+    tmp_path: pathlib.Path, simulate: Simulate
+) -> None:
+    said = make("groups5", tmp_path, simulate)
     assert "adds 0.09 ms to 0.78 ms" in said
 
 
-def test_time_per_task_over_the_size(tmp_path: pathlib.Path) -> None:
-    said = make("groups6", tmp_path)
+def test_time_per_task_over_the_size(
+    tmp_path: pathlib.Path, simulate: Simulate
+) -> None:
+    said = make("groups6", tmp_path, simulate)
     assert "here: 0.62 ms (-3.1 %)" in said
     assert "here: 0.25 ms (+7.2 %)" in said
     assert "steady from 2, 3, 6 slots on" in said
 
 
-def test_three_deadlines(tmp_path: pathlib.Path) -> None:
-    said = make("goals3", tmp_path)
+def test_three_deadlines(tmp_path: pathlib.Path, simulate: Simulate) -> None:
+    said = make("goals3", tmp_path, simulate)
     assert "on goals: what the paper says holds." in said
     assert "50/109/195 s, here: 50/104/195 s (-4.4 % at most)" in said
     drawn = (tmp_path / "goals4-5.png").read_bytes()
@@ -58,8 +69,8 @@ def test_three_deadlines(tmp_path: pathlib.Path) -> None:
         assert abs(row.deviation) <= goals.TOLERANCES[row.policy]
 
 
-def test_rates(tmp_path: pathlib.Path) -> None:
-    said = make("goals6", tmp_path)
+def test_rates(tmp_path: pathlib.Path, simulate: Simulate) -> None:
+    said = make("goals6", tmp_path, simulate)
     assert "NOT so" not in said
     for rate in (
         *("66.4/s on 4.0 slots", "33.2/s on 2.0 slots"),
@@ -69,7 +80,9 @@ def test_rates(tmp_path: pathlib.Path) -> None:
 
 
 def test_elastic_groups(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path,
+    simulate: Simulate,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The whole table, with a tenth of the time."""
     short = {
@@ -81,7 +94,7 @@ def test_elastic_groups(
     }
     monkeypatch.setattr(group_loads, "SEEDS", (1,))
     monkeypatch.setattr(group_loads, "LOADS", short)
-    said = make("groups7", tmp_path)
+    said = make("groups7", tmp_path, simulate)
     assert said.startswith("Figure 7 of FPGA groups: ")
     with (tmp_path / "groups7.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -135,10 +148,12 @@ def test_accounts_of_a_load_are_complete() -> None:
 
 
 def test_mixes(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path,
+    simulate: Simulate,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mixes, "MIXES", 2)
-    said = make("goals-mixes", tmp_path)
+    said = make("goals-mixes", tmp_path, simulate)
     assert said.startswith("Mixes of goals: ")
     scores = mixes.compare(simulate)
     for score in scores.values():
