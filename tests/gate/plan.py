@@ -116,41 +116,32 @@ def _make(
     return Job(name, command, needs, **waits)
 
 
-def _behind(job: Job) -> Job:
-    """Have a job take what others leave of the processors."""
-    assert isinstance(job.command, tuple)
-    return dataclasses.replace(job, command=("nice", *job.command))
-
-
 def plan(settings: Settings) -> list[Job]:
     """Return the jobs, in the order in which they begin if all may."""
     style = ("style",)
     side_by_side = ("--no-loadscope-reorder", "--numprocesses")
     # What takes seconds has to pass before what takes minutes begins.
-    quick = ("types", "cli")
+    quick = ("types", "unit", "cli")
     jobs = [
         _make("style", "style", ()),
-        # These compute while functional tests wait.
-        _behind(
-            settings.tests(
-                "unit",
-                *(*side_by_side, str(settings.cores), "tests/property"),
-                "tests/unit",
-                needs=("install-services",),
-            )
+        settings.tests(
+            "unit",
+            *(*side_by_side, str(settings.cores), "tests/property"),
+            "tests/unit",
+            needs=("install-services",),
         ),
         _make("types", "types", style),
         _make("cli", "test-cli", style),
         _make("install-openstack", f"{_OPENSTACK_VENV}/.installed", style),
         _make("install-services", "services", style),
         Job("servers", settings.start_servers, ("install-services",)),
-        _behind(
-            Job(
-                "world",
-                (settings.python, *("-m", "tests.world"), *WORLD),
-                needs=("unit", *quick),
-                after=("install-openstack", "servers"),
-            )
+        # It keeps busy what tests beside it leave idle while they wait, and
+        # takes nothing from them: all its clocks are its own.
+        Job(
+            "world",
+            ("nice", settings.python, *("-m", "tests.world"), *WORLD),
+            needs=quick,
+            after=("install-openstack", "servers"),
         ),
         settings.tests(
             "functional",
