@@ -450,7 +450,7 @@ FREEZE := -m pip --disable-pip-version-check freeze --all --exclude pip \
 ONLY_TEMPEST := defusedxml|fixtures|invoke|paramiko|PyNaCl|python-subunit
 ONLY_TEMPEST := $(ONLY_TEMPEST)|stestr|tempest|testtools|tomlkit|voluptuous
 ONLY_HORIZON := XStatic.*|Django|asgiref|django[-_].*|horizon|libsass
-ONLY_HORIZON := $(ONLY_HORIZON)|osprofiler|pyOpenSSL|python-memcached|qrcode
+ONLY_HORIZON := $(ONLY_HORIZON)|osprofiler|pyOpenSSL|qrcode
 ONLY_HORIZON := $(ONLY_HORIZON)|python-(cinder|glance|nova|swift)client|rcssmin
 ONLY_HORIZON := $(ONLY_HORIZON)|rjsmin|semantic.version|sqlparse|warlock
 ONLY_HEAT := aodhclient|cotyledon|croniter|docker|lxml|ncclient|neutron-lib
@@ -460,7 +460,7 @@ ONLY_HEAT := $(ONLY_HEAT)|python-(heat|ironic|magnum|mistral|neutron)client
 ONLY_HEAT := $(ONLY_HEAT)|python-(octavia|trove|zaqar|zun)client|setproctitle
 ONLY_HEAT := $(ONLY_HEAT)|tenacity|websocket-client|yaql
 .PHONY: constraints
-constraints: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed
+constraints: $(VENV)/.installed-browser $(OPENSTACK_VENV)/.installed
 constraints: $(SPARK_VENV)/.installed $(TEMPEST_VENV)/.installed
 constraints: $(HORIZON_VENV)/.installed $(HEAT_VENV)/.installed
 constraints: $(NOTEBOOK_VENV)/.installed
@@ -477,9 +477,9 @@ constraints: ## write the installed versions to constraints.txt
 	            | grep -E '^($(ONLY_TEMPEST))=='; \
 	        $(HORIZON_VENV)/bin/python $(FREEZE) \
 	            | grep -E '^($(ONLY_HORIZON))=='; \
-        $(HEAT_VENV)/bin/python $(FREEZE) \
-            | grep -E '^($(ONLY_HEAT))=='; \
-	    } | LC_ALL=C sort --ignore-case; } >constraints.txt
+	        $(HEAT_VENV)/bin/python $(FREEZE) \
+	            | grep -E '^($(ONLY_HEAT))=='; \
+	    } | LC_ALL=C sort --ignore-case --unique; } >constraints.txt
 	@echo "wrote constraints.txt"
 
 # Apart from the rest, as it is to describe other environments than its own.
