@@ -82,11 +82,15 @@ $(OPENSTACK_VENV)/.installed: $(OPENSTACK_REQUIREMENTS) $(REQUIREMENTS)
 	@$(OPENSTACK_VENV)/bin/python -m pip --disable-pip-version-check check
 	@touch $@
 
+# What any test needs, besides fpgapool, in an environment of its own: pytest,
+# and what tests/conftest.py imports.
+TEST_TOOLS := hypothesis 'psycopg[binary]' PyMySQL pytest pytest-timeout \
+    pytest-xdist
+
 # What unit tests pass with besides the newest versions: those of OpenStack's
 # oldest release that is supported, and the oldest ones that are declared.
 RELEASE := 2026.1
-UNIT_TOOLS := build greenlet hypothesis openapi-spec-validator \
-    'psycopg[binary]' pyopencl pytest pytest-timeout pytest-xdist \
+UNIT_TOOLS := $(TEST_TOOLS) build greenlet openapi-spec-validator pyopencl \
     'setuptools>=77'
 
 build/lower-bounds.txt: tools/lower-bounds $(REQUIREMENTS) | $(BIN)/python
@@ -179,8 +183,7 @@ test-ui: openstack-venv browser ## test the live page in Chromium; minutes
 
 # Apart from the rest: what only notebooks need.
 NOTEBOOK_VENV := .venv-notebooks
-NOTEBOOK_TOOLS := ipykernel nbclient nbformat 'pandas>=2.2,<3' pytest \
-    pytest-timeout pytest-xdist
+NOTEBOOK_TOOLS := $(TEST_TOOLS) ipykernel nbclient nbformat 'pandas>=2.2,<3'
 $(NOTEBOOK_VENV)/.installed: $(REQUIREMENTS)
 	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
 	@echo "== installing Jupyter's kernel, pandas and fpgapool into $(@D)"
@@ -198,9 +201,8 @@ test-notebooks: notebook-venv ## run the notebooks of the documentation
 
 # Apart from the rest: Spark is half a gigabyte.
 SPARK_VENV := .venv-spark
-SPARK_EXTRAS := allinone,cli,mysql,plot,spark
-SPARK_TOOLS := hypothesis 'psycopg[binary]' pytest pytest-timeout pytest-xdist \
-    requests scikit-learn
+SPARK_EXTRAS := allinone,cli,plot,spark
+SPARK_TOOLS := $(TEST_TOOLS) requests scikit-learn
 $(SPARK_VENV)/.installed: $(REQUIREMENTS)
 	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
 	@echo "== installing Spark and fpgapool into $(@D)"
@@ -235,7 +237,7 @@ $(DEPLOY_VENV)/.installed: $(DEPLOY_REQUIREMENTS) $(REQUIREMENTS)
 	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
 	@echo "== installing Ansible, Helm and fpgapool into $(@D)"
 	@$(@D)/bin/python $(PIP_INSTALL) --requirement $(DEPLOY_REQUIREMENTS) \
-	    --editable '.[allinone,cli,mysql]'
+	    --editable '.[allinone,cli]' $(TEST_TOOLS)
 	@touch $@
 
 .PHONY: deploy-venv
@@ -448,7 +450,7 @@ FREEZE := -m pip --disable-pip-version-check freeze --all --exclude pip \
 ONLY_TEMPEST := defusedxml|fixtures|invoke|paramiko|PyNaCl|python-subunit
 ONLY_TEMPEST := $(ONLY_TEMPEST)|stestr|tempest|testtools|tomlkit|voluptuous
 ONLY_HORIZON := XStatic.*|Django|asgiref|django[-_].*|horizon|libsass
-ONLY_HORIZON := $(ONLY_HORIZON)|osprofiler|pyOpenSSL|python-memcached|qrcode
+ONLY_HORIZON := $(ONLY_HORIZON)|osprofiler|pyOpenSSL|qrcode
 ONLY_HORIZON := $(ONLY_HORIZON)|python-(cinder|glance|nova|swift)client|rcssmin
 ONLY_HORIZON := $(ONLY_HORIZON)|rjsmin|semantic.version|sqlparse|warlock
 ONLY_HEAT := aodhclient|cotyledon|croniter|docker|lxml|ncclient|neutron-lib
@@ -458,7 +460,7 @@ ONLY_HEAT := $(ONLY_HEAT)|python-(heat|ironic|magnum|mistral|neutron)client
 ONLY_HEAT := $(ONLY_HEAT)|python-(octavia|trove|zaqar|zun)client|setproctitle
 ONLY_HEAT := $(ONLY_HEAT)|tenacity|websocket-client|yaql
 .PHONY: constraints
-constraints: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed
+constraints: $(VENV)/.installed-browser $(OPENSTACK_VENV)/.installed
 constraints: $(SPARK_VENV)/.installed $(TEMPEST_VENV)/.installed
 constraints: $(HORIZON_VENV)/.installed $(HEAT_VENV)/.installed
 constraints: $(NOTEBOOK_VENV)/.installed
@@ -475,9 +477,9 @@ constraints: ## write the installed versions to constraints.txt
 	            | grep -E '^($(ONLY_TEMPEST))=='; \
 	        $(HORIZON_VENV)/bin/python $(FREEZE) \
 	            | grep -E '^($(ONLY_HORIZON))=='; \
-        $(HEAT_VENV)/bin/python $(FREEZE) \
-            | grep -E '^($(ONLY_HEAT))=='; \
-	    } | LC_ALL=C sort --ignore-case; } >constraints.txt
+	        $(HEAT_VENV)/bin/python $(FREEZE) \
+	            | grep -E '^($(ONLY_HEAT))=='; \
+	    } | LC_ALL=C sort --ignore-case --unique; } >constraints.txt
 	@echo "wrote constraints.txt"
 
 # Apart from the rest, as it is to describe other environments than its own.

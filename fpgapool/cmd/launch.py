@@ -8,13 +8,15 @@ instead of printing a traceback.
 
 Standard output and error may be closed, full, or without a reader. Output that
 cannot be written is dropped, and the command continues. If standard output was
-affected, the exit code reports a failure.
+affected, the exit code reports a failure. A reader that has left, such as
+``head``, has read all that it wants: the command then ends without a message.
 """
 
 from __future__ import annotations
 
 import collections.abc
 import contextlib
+import errno
 import functools
 import importlib
 import io
@@ -28,6 +30,8 @@ from fpgapool.vocabulary import codes
 FAILURE = 1
 #: Exit code that shells report for a process that SIGINT ended.
 INTERRUPTED = 130
+#: Exit code that shells report for a process that SIGPIPE ended.
+UNREAD = 141
 
 
 class _Stream(io.FileIO):
@@ -61,7 +65,8 @@ def failed(program: str, error: object, status: int) -> int:
 def guarded(program: str, command: collections.abc.Callable[[], int]) -> int:
     """Run a command whose standard streams may be closed, full or broken.
 
-    :returns: the exit code; a failure if standard output could not be written.
+    :returns: the exit code; a failure if standard output could not be written,
+        and :data:`UNREAD` if its reader has left.
     """
     _fill_descriptors()
     output, messages = _Stream(1), _Stream(2)
@@ -80,12 +85,19 @@ def guarded(program: str, command: collections.abc.Callable[[], int]) -> int:
     sys.stdout.flush()
     if output.failure is None:
         return status
+    if is_unread(output.failure):
+        return status or UNREAD
     print(
         f"{program}: {codes.FILE_ERROR}: standard output:"
         f" {output.failure.strerror}",
         file=sys.stderr,
     )
     return status or FAILURE
+
+
+def is_unread(error: OSError) -> bool:
+    """Return whether a write failed because the reader has left."""
+    return error.errno == errno.EPIPE
 
 
 def _fill_descriptors() -> None:

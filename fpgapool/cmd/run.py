@@ -335,7 +335,8 @@ class _Interruptible:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
-    :returns: exit status: 0 done, 1 failed, 2 invalid usage, 130 interrupted.
+    :returns: exit status: 0 done, 1 failed, 2 invalid usage, 130 interrupted,
+        141 nobody reads the output.
     """
     words = sys.argv[1:] if argv is None else argv
     as_json = "--json" in words
@@ -376,6 +377,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.verbose and isinstance(exc, client.FrontDoorUnavailable):
             places = list(map(str, exc.places))
     except OSError as exc:
+        if ends.failed_at_standard_output(exc) and launch.is_unread(exc):
+            return launch.UNREAD
         failure, status = (codes.FILE_ERROR, _file_text(exc)), FAILURE
     else:
         summary = result.pop("summary")

@@ -117,12 +117,14 @@ class DryRun(base.Payload):
         ``expected_wait_low_s`` and ``expected_wait_high_s``.
     """
 
+    VERSION = "1.1"
+
     state: str
     reasons: tuple[str, ...] = ()
     message: str = ""
     expected_wait_s: float | None = None
-    expected_wait_low_s: float | None = None
-    expected_wait_high_s: float | None = None
+    expected_wait_low_s: float | None = base.added(1, None)
+    expected_wait_high_s: float | None = base.added(1, None)
 
 
 _RECORDED = [one.name for one in description.FIELDS.in_view if one.in_record]

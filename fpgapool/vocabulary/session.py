@@ -236,12 +236,14 @@ FIELDS = fields.Fields(
         "Lower end of the range in which nine of ten remaining waits lie;"
         " null: unknown.",
         since=(1, 1),
+        in_view=1,
     ),
     fields.now(
         "expected_wait_high_s",
         fields.SECONDS,
         "Upper end of that range; null: unknown.",
         since=(1, 1),
+        in_view=1,
     ),
     fields.now(
         "pending_reasons",

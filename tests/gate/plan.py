@@ -22,7 +22,7 @@ _VERSIONS = ("2026.1", "lowest")
 
 #: Folders of tests that have an installation of their own: what makes it, and
 #: the interpreter, if it is another one.
-_APART = (
+APART = (
     ("ui", "browser", ""),
     ("moves", "libvirt", ""),
     ("spark", "spark-venv", ".venv-spark/bin/python"),
@@ -175,7 +175,7 @@ def plan(settings: Settings) -> list[Job]:
                 ),
             ]
             after = (*after, install, tests)
-        for name, target, python in _APART:
+        for name, target, python in APART:
             install = f"install-{name}"
             jobs += [
                 _make(install, target, ("world",), after=after),

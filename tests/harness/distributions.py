@@ -11,9 +11,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
-PACKAGES = (
-    *("fpgapool", "fpgapool_dashboard", "fpgapool_heat"),
-    *("fpgapool_nova_filters", "fpgapool_tempest_plugin"),
+#: What ``[tool.setuptools.packages.find]`` of ``pyproject.toml`` finds.
+PACKAGES = tuple(
+    sorted(path.parent.name for path in ROOT.glob("fpgapool*/__init__.py"))
 )
 BUILD_FILES = (
     "LICENSE",

@@ -7,12 +7,10 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
+from tests.harness import distributions
+
 #: A directory of files that are copied, and not imported.
 COPIED = "skeletons"
-PACKAGES = (
-    *("fpgapool", "fpgapool_dashboard", "fpgapool_heat"),
-    *("fpgapool_nova_filters", "fpgapool_tempest_plugin"),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Tree:
     def __init__(self, root: pathlib.Path) -> None:
         self.paths = {
             self._name(path.relative_to(root)): path
-            for package in PACKAGES
+            for package in distributions.PACKAGES
             for path in sorted((root / package).rglob("*.py"))
             if COPIED not in path.parts
         }

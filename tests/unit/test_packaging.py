@@ -196,7 +196,9 @@ REQUIREMENTS = (
 def _constraints(path: pathlib.Path) -> dict[str, str]:
     lines = path.read_text().splitlines()
     pairs = [line.split("==") for line in lines if line[0] != "#"]
-    return {_normalised(name): version for name, version in pairs}
+    found = {_normalised(name): version for name, version in pairs}
+    assert len(found) == len(pairs), "a package is named twice"
+    return found
 
 
 def _named() -> Iterator[Requirement]:

@@ -11,14 +11,13 @@ import tarfile
 
 import pytest
 
+from tests.harness import distributions
 from tests.unit.tree import BUILD_FILES
 from tests.unit.tree import ROOT
 
-VERSION = "1.2.3"
 DIRECTORIES = (
-    *("devstack", "doc/source", "etc", "fpgapool"),
-    *("fpgapool_dashboard", "fpgapool_heat", "fpgapool_nova_filters"),
-    *("fpgapool_tempest_plugin", "tools"),
+    *("devstack", "doc/source", "etc", "tools"),
+    *distributions.PACKAGES,
 )
 
 
@@ -53,7 +52,7 @@ def names(repository, tmp_path_factory) -> set[str]:
             *(sys.executable, "-m", "build", "--sdist", "--no-isolation"),
             *("--outdir", str(target), str(repository)),
         ],
-        env={**os.environ, "PBR_VERSION": VERSION},
+        env={**os.environ, "PBR_VERSION": distributions.VERSION},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -22,6 +22,8 @@ from fpgapool.vocabulary import codes
 MAX_SPOOLED_BYTES = 1 << 30
 
 _PIECE_BYTES = 1 << 20
+#: The name of standard output in errors.
+_OUTPUT_LABEL = "standard output"
 # Names of standard input and output that --in and --out accept.
 _STANDARD = {
     "/dev/stdin": command_line.STANDARD,
@@ -174,5 +176,10 @@ def open_destination(
     if descriptor is None:
         raise command_line.UsageError("standard output is closed")
     sys.stdout.flush()
-    stream = _StandardOutput(descriptor, "standard output", closefd=False)
+    stream = _StandardOutput(descriptor, _OUTPUT_LABEL, closefd=False)
     return cast(BinaryIO, stack.enter_context(stream))
+
+
+def failed_at_standard_output(error: OSError) -> bool:
+    """Return whether it was standard output that could not be written."""
+    return error.filename == _OUTPUT_LABEL

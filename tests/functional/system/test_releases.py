@@ -14,12 +14,14 @@ from tests.harness import cloud as clouds
 from tests.harness import processes
 from tests.harness import programs
 from tests.harness import releases
+from tests.unit import recorded
 
 # In the gate: tests/unit/recorded.
 pytestmark = pytest.mark.long
 
 CHUNK = clouds.CHUNK_BYTES
 LIMIT_S = 60
+RECORDED = "tests/unit/recorded"
 #: What prints where its code is, and the versions of the remote calls.
 VERSIONS = """\
 from fpgapool.rpcapi import agent, conductor
@@ -31,8 +33,27 @@ print(agent.__file__, agent.VERSION, conductor.VERSION)
 def old_tree(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Give a directory with the product of the release before."""
     tree = tmp_path_factory.mktemp("old")
-    releases.unpack(tree, "fpgapool")
+    releases.unpack(tree, "fpgapool", RECORDED)
     return tree
+
+
+def test_recordings_of_a_release_never_change(old_tree: pathlib.Path) -> None:
+    """What was added since is in the recording of the next release."""
+    files = [
+        file
+        for file in (old_tree / RECORDED).glob("*.jsonl")
+        if file.name != recorded.NEXT.name
+    ]
+    assert files
+    for file in files:
+        then, now = (
+            recorded.read(file),
+            recorded.read(recorded.HERE / file.name),
+        )
+        # An agent replaces the workers of another release before it gives
+        # them anything to do.
+        told = {key: then[key] for key in then if key[0] != "control"}
+        assert told == {key: now[key] for key in told}
 
 
 @pytest.mark.parametrize("old", ["conductor", "agent"])

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 import typing
+from collections.abc import Iterator
 
 import pytest
 
@@ -110,17 +111,50 @@ def test_ends(end: str, status: int, error: str) -> None:
     assert broken.returncode == (status or 1)
 
 
-@pytest.mark.parametrize("which", ["stdout", "stderr"])
-def test_a_reader_that_is_gone(which: str) -> None:
+@pytest.fixture
+def unread() -> Iterator[int]:
+    """Give a pipe whose reader has left."""
     reading, writing = os.pipe()
     os.close(reading)
-    done = _run("fpgapool-sim", **{which: writing})
+    yield writing
     os.close(writing)
-    if which == "stdout":
-        assert done.returncode == 1
-        assert done.stderr.endswith("standard output: Broken pipe\n")
-    else:
-        assert (done.returncode, done.stdout) == (0, "opened \n")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_reader_that_is_gone(script: str, unread: int) -> None:
+    """As of ``| head -1``: no command complains."""
+    done = _run(script, stdout=unread)
+    assert (done.returncode, done.stderr) == (141, "told\n")
+
+
+def test_a_failure_shows_when_nobody_reads(unread: int) -> None:
+    done = _run("fpgapool-sim", end="return 3", stdout=unread)
+    assert (done.returncode, done.stderr) == (3, "told\n")
+
+
+def test_nobody_reads_the_messages(unread: int) -> None:
+    done = _run("fpgapool-sim", stderr=unread)
+    assert (done.returncode, done.stdout) == (0, "opened \n")
+
+
+def test_nobody_reads_the_accelerators_output(unread: int) -> None:
+    """It is written by another way than what the command prints."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "fpgapool.cmd.run", "copy"),
+            *("--in", __file__, "--out", "-", "--fallback", "cpu"),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "FPGAPOOL_SOCKET": "/nonexistent"},
+        stdout=unread,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 141
+    (told,) = done.stderr.splitlines()
+    assert told.endswith("computing on this machine's CPU")
 
 
 def test_a_slow_reader_of_a_pipe_that_does_not_block() -> None:
