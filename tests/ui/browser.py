@@ -62,10 +62,12 @@ def start(directory: pathlib.Path) -> webdriver.Chrome:
     for option in (*_OPTIONS, f"--user-data-dir={directory}"):
         options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(
+    driver = webdriver.Chrome(
         options=options,
         service=service.Service(str(programs["chromedriver"])),
     )
+    driver.set_window_size(WIDTH, HEIGHT)
+    return driver
 
 
 class Page:
@@ -76,7 +78,6 @@ class Page:
         self.url = f"{url}/ui/"
         self.cdp("Emulation.clearDeviceMetricsOverride")
         self.cdp("Emulation.setEmulatedMedia", features=[])
-        driver.set_window_size(WIDTH, HEIGHT)
         self.load()
 
     def cdp(self, name: str, **options: object) -> typing.Any:

@@ -14,8 +14,10 @@ from selenium import webdriver
 from tests.functional.allinone import harness
 from tests.ui import browser
 
+# No client connects, however slow the browser is: slots wait for them.
 CONFIGURATION = """
 [conductor]
+connect_timeout_s = 600
 slot_fault_limit = 1
 self_test_after_s = 3600
 [api]

@@ -43,6 +43,28 @@ while (walker.nextNode()) {
 }
 return cut;
 """
+# From then on, what the API answers is in window.answers.
+_KEEP_ANSWERS = """
+const send = window.fetch;
+window.answers = [];
+window.fetch = async (...request) => {
+  const answer = await send(...request);
+  window.answers.push(await answer.clone().text());
+  return answer;
+};
+"""
+# Tables that are wider than their place.
+_CUT_TABLES = """
+return [...document.querySelectorAll(".table")]
+  .filter((one) => one.scrollWidth > one.clientWidth)
+  .map((one) => one.querySelector("caption").textContent);
+"""
+# Values that do not fit in their place.
+_CUT_VALUES = """
+return [...document.querySelectorAll("main td")]
+  .filter((one) => one.scrollWidth > one.clientWidth)
+  .map((one) => one.textContent);
+"""
 HOSTILE = "<img/src=x/onerror=window.hacked=1>"
 PHONE = (360, 640)
 
@@ -225,8 +247,9 @@ def test_queue_and_closing(page: browser.Page, api: Api) -> None:
 
 def test_tenant_sees_no_other_project(page: browser.Page, api: Api) -> None:
     """Neither by name nor by a session, in no view."""
-    for number in range(SLOTS + 1):
-        api.open(f"foreign{number}", OTHER)
+    foreign = [
+        api.open(f"foreign{number}", OTHER) for number in range(SLOTS + 1)
+    ]
     api.open("own")
     page.sign_in("rob", ONE)
     assert page.views() == VIEWS
@@ -252,6 +275,8 @@ def test_tenant_sees_no_other_project(page: browser.Page, api: Api) -> None:
     page.go("Sessions")
     page.wait_rows("Running", lambda rows: not rows)
     page.choose("scope", "all")
+    for session_id in foreign[:2]:
+        api.close(session_id)
     page.wait_rows(
         "Running", lambda rows: {ONE, OTHER} <= {r["Project"] for r in rows}
     )
@@ -329,6 +354,28 @@ def test_policy_is_kept(page: browser.Page) -> None:
     )
     assert {"sink", "img-src", "connect-src", "style-src-attr"} <= set(refused)
     assert page.complaints()
+
+
+@pytest.mark.security
+def test_page_gets_no_secret(page: browser.Page, api: Api) -> None:
+    """It never connects to a slot, so it asks for no connection."""
+    session_id = api.open("has-a-secret", "operators")
+    path = f"sessions/{session_id}"
+    page.sign_in("admin", "operators")
+    page.wait_tiles(ready=1)
+    shown = api.ask("GET", path, "eve:operators")["session"]
+    secret, place = shown["connection"]["secret"], shown["placement"]
+    assert secret
+    page.run(_KEEP_ANSWERS)
+    for where in (
+        *("sessions", path, f"search/{session_id}"),
+        f"slots/{api.host('node1')}/{place['device']}/{place['slot']}",
+    ):
+        page.visit(where)
+        page.wait(lambda: session_id[:8] in page.text("main"), "the session")
+    answers = page.run("return window.answers")
+    assert sum(session_id in one for one in answers) >= len("1234")
+    assert [one for one in answers if secret in one] == []
 
 
 def test_slot_that_fails(
@@ -457,7 +504,6 @@ def test_words_stay_whole(page: browser.Page, api: Api) -> None:
             deviceScaleFactor=1,
             mobile=width == PHONE[0],
         )
-        # They do not wait for their clients for long.
         for number in range(SLOTS):
             api.open(f"holder{number}-{width}", "default")
         for letter in "xyz":
@@ -469,11 +515,13 @@ def test_words_stay_whole(page: browser.Page, api: Api) -> None:
             page.go(title)
             page.wait_live()
             _check_words(page, width)
+        api.close_all()
 
 
 def _check_words(page: browser.Page, width: int) -> None:
     place = page.driver.title, width
-    assert page.run(_CUT_WORDS) == [], place
+    for script in (_CUT_WORDS, _CUT_TABLES, _CUT_VALUES):
+        assert page.run(script) == [], place
     widest = page.run("return document.documentElement.scrollWidth")
     assert widest <= width, place
 

@@ -152,7 +152,7 @@ def _changed(
     :param view: the leader's news of the change; None: there was none.
     """
     mine = row.project_id == call.caller.project_id
-    if mine and call.may(rights.SESSIONS_CONNECT, row.project_id):
+    if mine and _connects(call, row):
         if view is None:
             view = call.ask(
                 lambda leader: leader.session_now(
@@ -382,7 +382,7 @@ def _find(call: calls.Call) -> db_api.SessionHead:
 def _now(call: calls.Call, row: _Known) -> _Now:
     """Return the current state of a session, with data from the leader."""
     is_ready = row.state == states.READY
-    if is_ready and not call.may(rights.SESSIONS_CONNECT, row.project_id):
+    if is_ready and not _connects(call, row):
         return _Now(_recorded(call, row))
     view = None
     if is_ready or row.state in _LEADER_KNOWS_MORE:
@@ -397,6 +397,13 @@ def _now(call: calls.Call, row: _Known) -> _Now:
         # It became READY after the row was read: ask for the secret, too.
         return _now(call, recorded)
     return _Now(_without_secret(recorded))
+
+
+def _connects(call: calls.Call, row: _Known) -> bool:
+    """Whether the caller wants what is needed to connect, and may have it."""
+    return call.query.get("connection", True) and call.may(
+        rights.SESSIONS_CONNECT, row.project_id
+    )
 
 
 def _without_secret(view: objects.SessionView) -> objects.SessionView:

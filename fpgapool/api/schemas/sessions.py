@@ -74,7 +74,7 @@ SESSION = common.record(
     connection=common.described(
         {"oneOf": [_CONNECTION, {"type": "null"}]},
         "How to connect; only while it is READY, and only for members of its"
-        " project.",
+        " project who do not ask for `connection=false`.",
     ),
 )
 
@@ -129,7 +129,7 @@ SESSIONS = common.listing(
 )
 
 SHOW_QUERY = common.record(
-    optional=["wait_s", "revision"],
+    optional=["wait_s", "revision", "connection"],
     wait_s=common.described(
         {"type": "number", "minimum": 0, "maximum": 86400},
         "Seconds to wait for a change, up to `[api] max_wait_s`.",
@@ -139,6 +139,11 @@ SHOW_QUERY = common.record(
         "The revision that the caller knows; the response is sent when the"
         " revision differs. Default is the revision at the time of the"
         " request.",
+    ),
+    connection=common.described(
+        common.FLAG,
+        "Whether to return `connection`, with its secret, to callers who may"
+        " have it. Callers who only look want false. Default is true.",
     ),
 )
 SHOW = common.record(session=SESSION)

@@ -100,7 +100,7 @@ class Memory:
         with self._lock:
             self._samples.append(sample)
             if self._leads not in (None, leads):
-                text = "leads" if leads else "none answers"
+                text = f"{'a' if leads else 'no'} conductor answers"
                 self._events.append(Event(at, "conductor", "", text, ""))
             self._leads = leads
 

@@ -140,8 +140,8 @@ def test_conductor_that_goes_and_comes() -> None:
     for number, leads in enumerate([True, True, False, False, True]):
         kept.note_counts(START + number, _counts(), leads=leads)
     assert [(one.at, one.text) for one in kept.recall(0)[1]] == [
-        (START + 2, "none answers"),
-        (START + 4, "leads"),
+        (START + 2, "no conductor answers"),
+        (START + 4, "a conductor answers"),
     ]
 
 

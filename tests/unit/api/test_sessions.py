@@ -407,6 +407,19 @@ def test_who_may_look_may_not_connect(world, token, name, caplog):
     assert world.error("POST", f"{ONE}/renew-secret", token)[0] == 403
 
 
+@pytest.mark.security
+def test_who_does_not_want_to_connect_gets_no_secret(world):
+    answer = world.ask("GET", f"{ONE}?connection=false")
+    session = answer.json["session"]
+    assert (session["state"], session["connection"]) == (states.READY, None)
+    assert session["placement"]["host_name"] == f"host-{HASH[:8]}"
+    assert fakes.SECRET not in answer.text
+    # Not for lack of a conductor.
+    assert "openstack-fpgapool-source" not in answer.headers
+    shown = world.ask("GET", f"{ONE}?connection=true").json["session"]
+    assert shown["connection"]["secret"] == fakes.SECRET
+
+
 def test_a_secret_is_never_logged_or_listed(world, caplog):
     caplog.set_level(1)
     world.ask("GET", ONE)
@@ -744,8 +757,17 @@ def test_news_ends_a_wait_and_nobody_is_asked_then(make_world):
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("token", [fakes.READER, fakes.ADMIN])
-def test_who_may_not_connect_gets_no_secret_from_news(make_world, token):
+@pytest.mark.parametrize(
+    ("token", "query"),
+    [
+        (fakes.READER, ""),
+        (fakes.ADMIN, ""),
+        (fakes.MEMBER, "&connection=false"),
+    ],
+)
+def test_who_does_not_connect_gets_no_secret_from_news(
+    make_world, token, query
+):
     world = make_world(fakes.queued(), max_wait_s=60)
     ready = fakes.view(revision=2)
 
@@ -759,7 +781,7 @@ def test_who_may_not_connect_gets_no_secret_from_news(make_world, token):
 
     world.waiting._source = Source()
     world.waiting._interval_s = 60
-    answer = world.ask("GET", f"{ONE}?wait_s=30", token=token)
+    answer = world.ask("GET", f"{ONE}?wait_s=30{query}", token=token)
     assert answer.json["session"]["state"] == states.READY
     assert fakes.SECRET not in answer.text
 

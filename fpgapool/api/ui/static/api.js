@@ -134,11 +134,14 @@ export async function keptToken() {
   return (await reentry("GET"))?.token ?? null;
 }
 
-// Return a member of a list by its address, or null if there is none or the
-// user may not see it.
-export async function find(path, query) {
+// Return a document, or null if there is none or the user may not see it.
+export function find(path, query) {
+  return orNull(get(path, query));
+}
+
+async function orNull(answer) {
   try {
-    return await get(path, query);
+    return await answer;
   } catch (error) {
     if ([403, 404].includes(error.status)) {
       return null;
@@ -147,11 +150,16 @@ export async function find(path, query) {
   }
 }
 
-// Return a session, without what its client connects with.
+// Return a session, without what its client connects with: the page never
+// connects.
 export async function session(id) {
-  const found = (await get(`sessions/${encodeURIComponent(id)}`)).session;
-  delete found.connection;
-  return found;
+  return (await get(`sessions/${encodeURIComponent(id)}`,
+    { connection: false })).session;
+}
+
+// Likewise, or null if there is none or the user may not see it.
+export function findSession(id) {
+  return orNull(session(id));
 }
 
 // Return a page of a list, {items, next, total, member}; next is the marker of

@@ -14,9 +14,12 @@ const PLOT = HEIGHT - TOP - BOTTOM;
 // Samples further apart have nothing between them.
 const GAP = 4;
 
-function clock(atMs) {
-  return new Date(atMs).toLocaleTimeString([],
-    { hour: "2-digit", minute: "2-digit" });
+// Times that are close together differ in their seconds only.
+const CLOSE_MS = 5 * 60e3;
+
+function clock(atMs, spanMs) {
+  return new Date(atMs).toLocaleTimeString([], { hour: "2-digit",
+    minute: "2-digit", ...(spanMs < CLOSE_MS ? { second: "2-digit" } : {}) });
 }
 
 export class Chart {
@@ -82,7 +85,7 @@ export class Chart {
     const hasHalf = this.text === String ? most % 2 === 0 : most > 1;
     setText(this.half, known.length && hasHalf ? this.text(most / 2) : "");
     this.times.forEach((one, number) => setText(one, samples.length > 1
-      ? clock(first + spanMs * number / 2) : ""));
+      ? clock(first + spanMs * number / 2, spanMs) : ""));
     this.points = known.map((one) => ({ ...one,
       x: (one.atMs - first) / spanMs * WIDTH,
       y: TOP + PLOT * (1 - one.value / most) }));

@@ -131,6 +131,9 @@ export class Facts {
   }
 }
 
+// Tables with more columns become cards on wider screens, too.
+const MANY_COLUMNS = 9;
+
 // A table. Columns are {label} with one of
 // - text(item): its text,
 // - short(item): likewise; it never wraps, as no user chose it,
@@ -149,7 +152,9 @@ export class Table {
       make("caption", {}, caption),
       make("thead", {}, make("tr", {}, ...heads)),
       this.body);
-    this.element = make("div", { class: "table" }, this.table, this.empty);
+    const many = columns.length > MANY_COLUMNS ? " wide" : "";
+    this.element = make("div", { class: `table${many}` }, this.table,
+      this.empty);
     this.show([]);
   }
 

@@ -179,11 +179,10 @@ export class Slot extends View {
     const asked = this.address;
     const slot = await this.find();
     const session = slot.session_id
-      ? (await api.find(`sessions/${slot.session_id}`))?.session : null;
+      ? await api.findSession(slot.session_id) : null;
     if (asked !== this.address) {
       return;
     }
-    delete session?.connection;
     setText(this.heading, `Slot ${slot.number} of ${slot.host_name}, ${
       slot.device_name}`);
     this.showHolder(slot, session);

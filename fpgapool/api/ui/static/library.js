@@ -6,15 +6,17 @@ import * as api from "./api.js";
 import { bytes, Facts, make, setAgo, setLink, setText, Table }
   from "./dom.js";
 import { slotTable } from "./hardware.js";
-import { opener, setSession } from "./sessions.js";
+import { opener, setAccelerator, setSession } from "./sessions.js";
 
 const MOST = 100;
 
-function bitstreamTable(caption) {
-  return new Table(caption, [
+// known: the keys of accelerators that the user may see.
+function bitstreamTable(known) {
+  return new Table("Bitstreams", [
     { label: "Name", text: (one) => one.name },
-    { label: "Accelerator", set: (cell, one) =>
-      setLink(cell, ["accelerators", one.accelerator], one.accelerator) },
+    { label: "Accelerator", set: (cell, one) => setLink(cell,
+      known.has(one.key) ? ["accelerators", one.key] : null,
+      one.accelerator) },
     { label: "Version", text: (one) => one.version },
     { label: "Project", text: (one) => one.project_id },
     { label: "Format", short: (one) => one.format },
@@ -33,8 +35,7 @@ export class View {
     this.title = "Library";
     this.query = allBitstreams ? { all_projects: true } : {};
     this.accelerators = new Table("Accelerators", [
-      { label: "Name", set: (cell, one) =>
-        setLink(cell, ["accelerators", one.name], one.name) },
+      { label: "Name", set: (cell, one) => setAccelerator(cell, one.name) },
       { label: "Description", text: (one) => one.description || "–" },
       { label: "Max throughput per slot",
         short: (one) => `${bytes(one.peak_bytes_per_s)}/s` },
@@ -42,7 +43,8 @@ export class View {
       { label: "Stateless", short: (one) => one.stateless ? "yes" : "no" },
       { label: "Shapes", text: (one) => one.shapes.join(", ") || "any" },
     ], (one) => one.name, "There are no accelerators.");
-    this.bitstreams = bitstreamTable("Bitstreams");
+    this.known = new Set();
+    this.bitstreams = bitstreamTable(this.known);
     this.note = make("p", { class: "empty" });
     this.element = make("div", {},
       make("h2", {}, "Accelerators"), this.accelerators.element,
@@ -56,6 +58,8 @@ export class View {
         sort_dir: "desc" }, MOST),
     ]);
     this.accelerators.show(accelerators.items);
+    this.known.clear();
+    accelerators.items.forEach((one) => this.known.add(one.name));
     this.bitstreams.show(bitstreams.items);
     setText(this.note, accelerators.isCut || bitstreams.isCut
       ? `Each list shows at most ${MOST} entries: the newest bitstreams, and`
@@ -80,7 +84,7 @@ export class Accelerator {
       { label: "Size", short: (one) => bytes(one.claimed_bytes) },
       { label: "Queued", isShort: true,
         set: (cell, one) => setAgo(cell, one.queued_at) },
-    ], (one) => one.id, "No session has used it.");
+    ], (one) => one.id, "There are no sessions with it.");
     this.element = make("div", {}, this.heading, this.facts.element,
       make("h3", {}, "Newest sessions"), this.sessions.element,
       ...(seesHosts ? [make("h3", {}, "Slots"), this.slots.element] : []));

@@ -51,7 +51,8 @@ function faults(hosts, devices, slots, services) {
       one.fault_reason || "–", ["slots", one.id], one);
   }
   // Faults take slots away; services with a message go on.
-  return found.sort((a, b) => a.isNotice - b.isNotice);
+  return found.sort((a, b) => a.isNotice - b.isNotice
+    || a.what.localeCompare(b.what, undefined, { numeric: true }));
 }
 
 export class View {

@@ -92,6 +92,7 @@ export class View {
       });
     }
     this.cards = make("ul", { class: "hosts", id: "hosts" });
+    this.empty = make("p", { class: "empty" });
     this.listing = new Listing("Pages of hosts", "pool/hosts", HOSTS_ON_PAGE,
       () => this.reload(), "uuid");
     this.problem = make("p", { role: "status" });
@@ -112,7 +113,7 @@ export class View {
       make("label", {}, "Slot state ", this.state));
     form.addEventListener("submit", (event) => event.preventDefault());
     return [form, this.legend(), this.problem, this.cards,
-      this.listing.pager.element];
+      this.empty, this.listing.pager.element];
   }
 
   legend() {
@@ -130,7 +131,8 @@ export class View {
   showCard(element, host) {
     const [name, state, devices] = element.children;
     setLink(name, ["hosts", host.uuid], host.name);
-    setText(state, host.up ? "" : "down");
+    setText(state, host.devices.length ? host.up ? "" : "down"
+      : host.up ? "no boards" : "down, no boards");
     element.classList.toggle("is-down", !host.up);
     keyed(devices, host.devices.map((device) => ({ device, host })),
       (one) => one.device.name,
@@ -202,6 +204,8 @@ export class View {
       + ` ${Math.round(intervalMs / 1000)} seconds since ${
         new Date(samples[0].at * 1000).toLocaleTimeString()}; kept for two`
       + " hours." : "Nothing recorded yet.");
+    setText(this.empty, this.hosts.length ? "" : this.pool.counts.hosts
+      ? "No host has this name and such a slot." : "There are no hosts.");
     keyed(this.cards, this.hosts, (host) => host.uuid,
       () => this.card(), (element, host) => this.showCard(element, host));
   }

@@ -15,11 +15,12 @@ function hit(kind, place, name) {
   return { kind, place, name };
 }
 
+function session(one) {
+  return hit("session", ["sessions", one.id], one.request_id);
+}
+
 // Kinds of things with an ID: [kind, path, member, name].
-const BY_ID = [
-  ["session", "sessions", "session", (one) => one.request_id],
-  ["group", "groups", "group", (one) => one.name],
-];
+const GROUP = ["group", "groups", "group", (one) => one.name];
 const HARDWARE = [
   ["host", "hosts", "host", (one) => one.name],
   ["board", "devices", "device", (one) => `${one.host_name}, ${one.name}`],
@@ -28,12 +29,13 @@ const HARDWARE = [
 ];
 
 async function byId(id, seesHosts) {
-  const kinds = seesHosts ? [...BY_ID, ...HARDWARE] : BY_ID;
-  const found = await Promise.all(kinds.map(async ([kind, path, member,
-    name]) => {
-    const one = (await api.find(`${path}/${id}`))?.[member];
-    return one ? [hit(kind, [path, id], name(one))] : [];
-  }));
+  const kinds = seesHosts ? [GROUP, ...HARDWARE] : [GROUP];
+  const found = await Promise.all([
+    api.findSession(id).then((one) => one ? [session(one)] : []),
+    ...kinds.map(async ([kind, path, member, name]) => {
+      const one = (await api.find(`${path}/${id}`))?.[member];
+      return one ? [hit(kind, [path, id], name(one))] : [];
+    })]);
   return found.flat();
 }
 
@@ -41,8 +43,6 @@ async function byName(text, scope, seesHosts) {
   const lower = text.toLowerCase();
   const list = async (path, query, toHit) =>
     ((await api.find(path, query))?.[path.split("/").at(-1)] ?? []).map(toHit);
-  const session = (one) =>
-    hit("session", ["sessions", one.id], one.request_id);
   return (await Promise.all([
     seesHosts ? list("pool/hosts", { name_part: text, limit: MOST },
       (one) => hit("host", ["hosts", one.uuid], one.name)) : [],

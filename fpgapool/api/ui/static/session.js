@@ -3,10 +3,10 @@
 // One session: where it is, how far it is, and what takes its time.
 
 import * as api from "./api.js";
-import { between, bytes, Facts, make, seconds, setAgo, setLink, setText,
+import { between, bytes, Facts, make, seconds, setAgo, setText,
   Table, when, whole } from "./dom.js";
 import { closeButton, end, expectedWait, opener, reasons, runTime,
-  setAccelerator, setPlace, setProgress } from "./sessions.js";
+  setAccelerator, setPlace, setProgress, setProject } from "./sessions.js";
 
 const LIVE = new Set(["QUEUED", "PREPARING", "READY", "ACTIVE", "DETACHED"]);
 const QUESTIONS = { QUEUED: "Why it waits", PREPARING: "Why it waits",
@@ -138,7 +138,7 @@ export class View {
     const share = rate / most;
     return share >= FULL_SHARE
       ? `${text} The accelerator is the limit: it does ${bytes(most)}/s.`
-      : `${text} That is ${Math.round(share * 100)} % of what its accelerator`
+      : `${text} That is ${percent(share)} of what its accelerator`
         + ` can do (${bytes(most)}/s): the client, the network or the board's`
         + " bus is the limit.";
   }
@@ -148,7 +148,8 @@ export class View {
     return [
       { label: "State", text: session.state },
       { label: "Progress", set: (cell) => setProgress(cell, session) },
-      { label: "Running for", text: runTime(session) },
+      { label: session.finished_at ? "Ran for" : "Running for",
+        text: runTime(session) },
       { label: "Rate", text: rate === null ? "–" : `${bytes(rate)}/s` },
       { label: "Output", text: bytes(session.output_bytes) },
       { label: "Slot",
@@ -159,8 +160,8 @@ export class View {
         set: (cell) => setAccelerator(cell, session.accelerator) },
       { label: "Application", text: session.application ?? "–" },
       { label: "Opened by", text: opener(session) },
-      { label: "Project", set: (cell) => setLink(cell,
-        ["projects", session.project_id], session.project_id) },
+      { label: "Project",
+        set: (cell) => setProject(cell, session.project_id) },
       { label: "Request", text: session.request_id },
       { label: "Deadline", text: session.deadline_at
         ? `${when(session.deadline_at)}${{ true: ", met", false: ", missed" }[
@@ -170,6 +171,11 @@ export class View {
       { label: "Reason", text: end(session) },
     ];
   }
+}
+
+function percent(share) {
+  return share < 0.01 ? "less than 1\u00a0%"
+    : `${Math.round(share * 100)}\u00a0%`;
 }
 
 function steps(session) {

@@ -18,22 +18,14 @@ const CHOICES = {
   waiting: ["waiting", ["waiting"]],
   finished: ["finished", ["finished"]],
 };
-// States in which a list does not contain everything that is known. A READY
-// session is not requested: the response would contain its secret.
+// States in which a list does not contain everything that is known.
 const SAYS_MORE = new Set(["QUEUED", "ACTIVE", "DETACHED"]);
 
 async function detailed(session) {
   if (!SAYS_MORE.has(session.state)) {
     return session;
   }
-  try {
-    return await api.session(session.id);
-  } catch (error) {
-    if (error.status === 404) {
-      return session;
-    }
-    throw error;
-  }
+  return await api.findSession(session.id) ?? session;
 }
 
 export function reasons(session) {
@@ -64,6 +56,10 @@ export function setAccelerator(element, name) {
   setLink(element, name ? ["accelerators", name] : null, name ?? "–");
 }
 
+export function setProject(element, id) {
+  setLink(element, id ? ["projects", id] : null, id ?? "–");
+}
+
 // Who opened a session: an instance, or a user.
 export function opener(session) {
   return session.instance_id ? `instance ${session.instance_id}`
@@ -92,14 +88,12 @@ export function setProgress(element, session) {
 
 // How long a session has run and, at its mean rate, will run altogether.
 export function runTime(session) {
-  const begin = session.started_at ?? session.ready_at;
-  if (!begin) {
+  if (!session.started_at) {
     return "–";
   }
-  const taken = between(begin, session.finished_at);
+  const taken = between(session.started_at, session.finished_at);
   const text = whole(taken);
-  if (session.finished_at || !(session.input_bytes > 0)
-      || !session.started_at) {
+  if (session.finished_at || !(session.input_bytes > 0)) {
     return text;
   }
   const all = taken * session.claimed_bytes / session.input_bytes;
@@ -116,8 +110,7 @@ const NAMES = [
     set: (cell, one) => setSession(cell, one.id) },
   { label: "Request", text: (one) => one.request_id },
   { label: "Project", isOfAll: true,
-    set: (cell, one) => setLink(cell, ["projects", one.project_id],
-      one.project_id) },
+    set: (cell, one) => setProject(cell, one.project_id) },
   { label: "Opened by", text: opener },
   { label: "Application", text: (one) => one.application ?? "–" },
   { label: "Accelerator",

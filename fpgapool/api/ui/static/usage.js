@@ -3,7 +3,8 @@
 // What projects have used, and the limits of the user's project.
 
 import * as api from "./api.js";
-import { bytes, make, seconds, setLink, setText, Table } from "./dom.js";
+import { bytes, make, seconds, setText, Table } from "./dom.js";
+import { setAccelerator, setProject } from "./sessions.js";
 
 const MOST = 200;
 const DAYS = 30;
@@ -106,11 +107,11 @@ export class Usage extends View {
     super("Usage", "usage-period");
     this.scope = scope;
     this.projects = usageTable("Usage by project", { label: "Project",
-      set: (cell, one) => setLink(cell, ["projects", one.project_id],
-        one.project_id) });
+      set: (cell, one) => setProject(cell, one.project_id) });
     this.limits = limitTable();
     this.element = make("div", {}, make("h2", {}, "Usage"), this.form,
-      this.note, this.projects.element, make("h2", {}, "Quotas"),
+      this.note, this.projects.element,
+      make("h2", {}, "Quotas of your project"),
       this.limits.element);
   }
 
@@ -134,8 +135,8 @@ export class Project extends View {
     this.seesAll = seesAll;
     this.heading = make("h2", { tabindex: "-1" });
     this.accelerators = usageTable("Usage by accelerator", {
-      label: "Accelerator", set: (cell, one) => setLink(cell,
-        ["accelerators", one.accelerator], one.accelerator) });
+      label: "Accelerator",
+      set: (cell, one) => setAccelerator(cell, one.accelerator) });
     this.days = usageTable("Usage by day", { label: "Day (UTC)",
       short: (one) => one.day });
     this.limits = limitTable();
