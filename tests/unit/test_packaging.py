@@ -284,16 +284,32 @@ def test_tox_fetches_no_constraints_from_elsewhere() -> None:
 
 
 def test_tox_has_what_zuul_runs_by_name() -> None:
-    (document,) = yaml.safe_load((tree.ROOT / ".zuul.yaml").read_text())
+    own, document = yaml.safe_load((tree.ROOT / ".zuul.yaml").read_text())
     text = (tree.ROOT / "tox.ini").read_text()
     ((name, suffixes),) = re.findall(r"(?m)^\[testenv:(\w+){(.+)}\]$", text)
     environments = {name + suffix for suffix in suffixes.split(",")}
     for pipeline in ("check", "gate"):
         jobs = document["project"][pipeline]["jobs"]
-        names = [next(iter(job)) for job in jobs]
+        names = [
+            job if isinstance(job, str) else next(iter(job)) for job in jobs
+        ]
+        assert names.pop() == own["job"]["name"]
         assert names
         for job in names:
             assert job.removeprefix("openstack-tox-") in environments
+
+
+def test_zuul_runs_the_plugin_of_tempest() -> None:
+    job = yaml.safe_load((tree.ROOT / ".zuul.yaml").read_text())[0]["job"]
+    plugins = _pyproject()["project"]["entry-points"]["tempest.test_plugins"]
+    ((name, target),) = plugins.items()
+    assert job["vars"]["tempest_plugins"] == [name]
+    # DevStack knows a plugin by the name of its directory.
+    assert list(job["vars"]["devstack_plugins"]) == [name]
+    package = target.partition(".")[0]
+    chosen = re.compile(job["vars"]["tempest_test_regex"])
+    assert chosen.match(f"{package}.tests")
+    assert not chosen.match("tempest.api")
 
 
 def _extra(name: str) -> set[str]:
