@@ -86,7 +86,9 @@ def disk_bound(scene: Scene) -> str:
         try:
             return f"{_fill_disk(place, scene['disk_bytes'])} in {place}"
         except OSError as error:
-            first = first or error
+            # Walls are not why nobody can write to a read-only file system.
+            if error.errno != errno.EROFS:
+                first = first or error
     raise first or OSError("no directory")
 
 
