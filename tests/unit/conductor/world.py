@@ -86,10 +86,12 @@ def request(**changes: object) -> objects.OpenRequest:
 
 
 def opening(
-    wanted: objects.OpenRequest, awaited_until: float = math.inf
+    wanted: objects.OpenRequest,
+    awaited_until: float = math.inf,
+    secret: str = "",
 ) -> inputs.Open:
     """Return a request of which somebody waits to hear."""
-    return inputs.Open(wanted, awaited_until)
+    return inputs.Open(wanted, awaited_until, secret)
 
 
 def library(*names: str) -> inputs.Library:
@@ -772,15 +774,20 @@ class Conductor:
         while self.wire:
             self.deliver(self.wire.pop(0))
 
-    def open(self, host: str | None = "a", **changes: object) -> str:
-        """Open a session from a host; :returns: the request's id."""
+    def open(
+        self, host: str | None = "a", *, secret: str = "", **changes: object
+    ) -> str:
+        """Open a session from a host; :returns: the request's id.
+
+        :param secret: what the conductor has made for it.
+        """
         self.requests += 1
         wanted = {
             "request_id": f"r{self.requests}",
             "host_uuid": host,
         }
         made = request(**wanted | changes)
-        self.feed(opening(made))
+        self.feed(opening(made, secret=secret))
         return made.request_id
 
     def end(
