@@ -72,7 +72,11 @@ def create(call: calls.Call) -> calls.Answer:
     if not view.session_id:
         raise errors.ApiError(view.reason, view.message)
     _check_own(call, view)
-    now = _told(call, view)
+    now = _Now(
+        view,
+        _says_how_to_connect(call, view)
+        and call.may(rights.SESSIONS_CONNECT, view.project_id),
+    )
     if view.state == states.READY and not view.secret:
         # It is being renewed, or the conductor is of release 1.0.0.
         row = call.backends.database.session_head(view.session_id)
@@ -163,7 +167,7 @@ def _changed(
                 )
             )
         if view is not None and view.state in states.LIVE:
-            return _told(call, view)
+            return _Now(view, _says_how_to_connect(call, view))
     return _now(call, _find(call))
 
 
@@ -397,7 +401,7 @@ def _now(call: calls.Call, row: _Known) -> _Now:
             lambda leader: leader.session_now(row.session_id, project_id)
         )
     if view is not None and (connects or view.state != states.READY):
-        return _told(call, view)
+        return _Now(view, _says_how_to_connect(call, view))
     recorded = _recorded(call, row)
     if recorded.state == states.READY and not is_ready:
         # It became READY after the row was read: ask for the secret, too.
@@ -405,15 +409,10 @@ def _now(call: calls.Call, row: _Known) -> _Now:
     return _Now(_without_secret(recorded))
 
 
-def _told(call: calls.Call, view: objects.SessionView) -> _Now:
-    """Return a session as the leader has told it."""
-    connects = view.state == states.READY or (
+def _says_how_to_connect(call: calls.Call, view: objects.SessionView) -> bool:
+    """Whether the answer has the data for connecting, for its project."""
+    return view.state == states.READY or (
         _is_next(view) and call.version >= _SUCCESSORS_CONNECT
-    )
-    return _Now(
-        view,
-        connectable=connects
-        and call.may(rights.SESSIONS_CONNECT, view.project_id),
     )
 
 

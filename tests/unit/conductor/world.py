@@ -9,6 +9,7 @@ deliver, drop, double and reorder its messages as they like.
 
 import collections
 import dataclasses
+import hashlib
 import math
 import uuid
 from collections.abc import Callable
@@ -742,6 +743,10 @@ class Conductor:
                 assert held
                 assert held[0].phase.value == row.state
         assert self.ask.queued_count == len(waiting)
+        for session in self.memory.sessions.by_id.values():
+            if session.secret and session.secret_sha256:
+                digest = hashlib.sha256(session.secret.encode())
+                assert session.secret_sha256 == digest.hexdigest()
         names = [row.session_id for row in self.rows["sessions"].values()]
         names += [new.session_id for new, _ in self.unrecorded.values()]
         known, _ = self.ask.changed(dict.fromkeys(names, -1))

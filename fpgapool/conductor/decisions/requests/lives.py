@@ -66,8 +66,8 @@ class Lives(parts.Room):
     ) -> None:
         """Answer a call with a session's view at the end of the batch.
 
-        :param host_uuid: the calling front door's host; None: the call is for
-            the session's project.
+        :param host_uuid: the calling front door's host; None: the API calls,
+            which gets the secret of a session without a front door.
         """
         key = session.row_id, host_uuid
         self._calls.setdefault(key, (session, []))[1].append(future)
@@ -205,7 +205,7 @@ class Lives(parts.Room):
         if not session.withdrawn:
             view = (
                 self.view(session, host_uuid)
-                if host_uuid
+                if host_uuid or session.front_doors
                 else self.project_view(session)
             )
             self._outbox.send(effects.PublishSession(host_uuid, view, waiting))
