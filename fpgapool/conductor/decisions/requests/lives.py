@@ -96,7 +96,8 @@ class Lives(parts.Room):
     def project_view(self, session: sessions.Session) -> objects.SessionView:
         """Return a session's view, with the secret once it may connect."""
         if session.state == states.READY or session.is_next:
-            return session.view(with_secret=True)
+            chunk_bytes = self._registry.chunk_bytes
+            return session.view(with_secret=True, chunk_bytes=chunk_bytes)
         return self.view(session)
 
     def end(
