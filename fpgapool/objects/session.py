@@ -21,7 +21,7 @@ class OpenRequest(base.Payload):
     :param host_uuid: the host where the client runs; None if it is
         not a host of the pool.
     :param secret_sha256: hash of the client's secret for the first slot, in
-        hexadecimal; empty: the slot's worker creates a secret.
+        hexadecimal; empty: the conductor creates a secret.
     :param carrier: see :mod:`fpgapool.vocabulary.carriers`; not checked.
     """
 
@@ -62,8 +62,8 @@ class SessionView(base.Payload):
     fields, it contains the session's slot and the data for connecting to it.
 
     :param secret: the secret in hexadecimal; empty except in a READY view for
-        the front door that opened the session, and in a PREPARING one if the
-        slot's holder has to leave first.
+        the front door that opened the session, or for its project, and in a
+        PREPARING one if the slot's holder has to leave first.
     :param secret_sha256: in such a view, hash of the secret that the slot
         expects, if the front door has the secret and the pool does not; empty:
         ``secret`` applies.

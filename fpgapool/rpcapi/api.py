@@ -51,8 +51,8 @@ class ApiAPI:
     def sessions_changed(self, views: Iterable[objects.SessionView]) -> None:
         """Send the sessions that have changed.
 
-        Those that are READY have their secrets. Only processes of the API can
-        read this topic.
+        Those whose clients may connect have their secrets. Only processes of
+        the API can read this topic.
         """
 
     def _cast(self, method: str, **kwargs: Any) -> None:

@@ -352,8 +352,8 @@ class ConductorAPI(_PoolQuestions):
 
         Repeating the call has no further effect.
 
-        :returns: each session afterwards, without its secret; None if it is
-            not in memory, or belongs to another project.
+        :returns: each session afterwards; None if it is not in memory, or
+            belongs to another project.
         """
 
     @declared.sent_by("_cast")
@@ -379,9 +379,9 @@ class ConductorAPI(_PoolQuestions):
     ) -> objects.SessionView | None:
         """Return a session's state from the leader's memory (call).
 
-        :param project_id: if the session belongs to this project and is READY,
-            its secret is included once the leader has it. Front doors get
-            secrets from :meth:`changed_sessions` instead.
+        :param project_id: if the session belongs to this project and its
+            client may connect, its secret is included once the leader has it.
+            Front doors get secrets from :meth:`changed_sessions` instead.
         :returns: None if it is not in memory: it ended or never existed.
         """
 
@@ -412,7 +412,8 @@ class ConductorAPI(_PoolQuestions):
         Repeating the call has no further effect.
 
         :returns: for each request, the recorded session, or a REJECTED one
-            without an id, which contains the reason.
+            without an id, which contains the reason. If its client may
+            connect, the session's secret is included.
         """
 
     @declared.sent_by("_ask")

@@ -24,6 +24,9 @@ MAX_GROUP_SIZE = 10_000
 #: Maximum number of projects with which a group or bitstream can be shared.
 MAX_PROJECTS = 1000
 
+#: Length of a client's secret before it is written in hexadecimal.
+SECRET_BYTES: typing.Final = 32
+
 #: A project's ID, and its description for error messages.
 PROJECT_ID: typing.Final = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 PROJECT_ID_WORDS: typing.Final = (

@@ -22,6 +22,7 @@ from fpgapool.agent.slots import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import tasks
+from fpgapool.conductor.calls import sessions as session_calls
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import desks
@@ -248,15 +249,22 @@ def claim_charged_twice() -> None:
 @_bug("a secret came twice")
 def secret_reused() -> None:
     mint = hello.Keyring.mint
-    known: dict[str, str] = {}
+    made: list[str] = []
 
     def reuse(keyring: hello.Keyring) -> str:
-        secret = mint(keyring)
-        secret = known.setdefault(keyring.order.session_id, secret)
-        keyring._first.append(hello._digest(secret))
-        return secret
+        made.append(mint(keyring))
+        keyring._first.append(hello._digest(made[0]))
+        return made[0]
 
     hello.Keyring.mint = reuse  # type: ignore[method-assign]
+
+
+@_bug("a secret let in twice")
+def one_secret_for_all_sessions_of_the_api() -> None:
+    def make(request: objects.OpenRequest) -> str:
+        return "" if request.secret_sha256 else "5e" * 32
+
+    session_calls._secret_for = make
 
 
 @_bug("lost while it waited")

@@ -41,9 +41,6 @@ MAX_TOGETHER = 100
 #: the next call, which combines them.
 CALLS_PER_PROJECT = 4
 
-#: Length of the secret for a client's first connection to a slot.
-SECRET_BYTES = 32
-
 
 @dataclasses.dataclass(eq=False)
 class Sessions:
@@ -124,7 +121,7 @@ class Sessions:
         self, request: doorway.Request, carrier: carriers.Carrier
     ) -> None:
         client = request.client
-        secret = secrets.token_hex(SECRET_BYTES)
+        secret = secrets.token_hex(rules.SECRET_BYTES)
         wanted = requests.open_request(
             request.members,
             project_id=client.project_id,

@@ -15,9 +15,9 @@ import typing
 from fpgapool.agent.worker import state
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import shapes
 
-SECRET_BYTES = 32
 STREAM = "stream"
 SHM = "shm"
 
@@ -178,7 +178,7 @@ class Keyring:
 
 def _mint() -> tuple[str, bytes]:
     """Return a new secret, 256 bits as hexadecimal digits, and its digest."""
-    secret = secrets.token_hex(SECRET_BYTES)
+    secret = secrets.token_hex(rules.SECRET_BYTES)
     return secret, _digest(secret)
 
 

@@ -29,8 +29,8 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group as description
+from fpgapool.vocabulary import rules
 
-_SECRET_BYTES = 32
 _SHARING = frozenset({"shared", "projects"})
 #: The version since which answers count the lists that may be cut.
 _TOTALS_SINCE = (1, 1)
@@ -159,7 +159,7 @@ def show_client(call: calls.Call) -> calls.Answer:
 def attach(call: calls.Call) -> calls.Answer:
     """Attach a client to a group; only this response contains its secret."""
     view = _find(call)
-    secret = secrets.token_hex(_SECRET_BYTES)
+    secret = secrets.token_hex(rules.SECRET_BYTES)
     client_id = str(uuid.uuid4())
     _change(
         call,

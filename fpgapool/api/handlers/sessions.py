@@ -54,6 +54,9 @@ _Known: TypeAlias = db_api.SessionHead | objects.SessionView
 #: sessions wait.
 _WAITS_HAVE_RANGES = (1, 1)
 _LISTS_SAY_WHY = (1, 2)
+#: The first version whose clients may connect before the slot's holder has
+#: left.
+_SUCCESSORS_CONNECT = (1, 3)
 
 #: States in which the leader knows the queue position or the current bytes,
 #: which are not in the rows.
@@ -69,9 +72,13 @@ def create(call: calls.Call) -> calls.Answer:
     if not view.session_id:
         raise errors.ApiError(view.reason, view.message)
     _check_own(call, view)
-    now = _Now(view)
-    if view.state == states.READY:
-        # The request was repeated: the client may not have the secret.
+    now = _Now(
+        view,
+        _says_how_to_connect(call, view)
+        and call.may(rights.SESSIONS_CONNECT, view.project_id),
+    )
+    if view.state == states.READY and not view.secret:
+        # It is being renewed, or the conductor is of release 1.0.0.
         row = call.backends.database.session_head(view.session_id)
         now = _now(call, row) if row else now
     answer = _answer(call, now, status=202)
@@ -106,7 +113,7 @@ def show(call: calls.Call) -> calls.Answer:
         # client may still have to wait for it.
         if now.view.revision != known or not may_wait:
             return _answer(call, now)
-    change = _wait(call, row, known, wait_s)
+    change = _wait_for_more(call, row, known, wait_s)
     call.recorded = False
     if change is not None:
         return _answer(call, _changed(call, row, change.view))
@@ -160,7 +167,7 @@ def _changed(
                 )
             )
         if view is not None and view.state in states.LIVE:
-            return _Now(view, connectable=view.state == states.READY)
+            return _Now(view, _says_how_to_connect(call, view))
     return _now(call, _find(call))
 
 
@@ -382,16 +389,21 @@ def _find(call: calls.Call) -> db_api.SessionHead:
 def _now(call: calls.Call, row: _Known) -> _Now:
     """Return the current state of a session, with data from the leader."""
     is_ready = row.state == states.READY
-    if is_ready and not _connects(call, row):
+    connects = _connects(call, row)
+    if is_ready and not connects:
         return _Now(_recorded(call, row))
+    if row.state == states.PREPARING:
+        connects = connects and call.version >= _SUCCESSORS_CONNECT
+    elif not is_ready:
+        connects = False
     view = None
-    if is_ready or row.state in _LEADER_KNOWS_MORE:
-        project_id = row.project_id if is_ready else ""
+    if connects or row.state in _LEADER_KNOWS_MORE:
+        project_id = row.project_id if connects else ""
         view = call.ask(
             lambda leader: leader.session_now(row.session_id, project_id)
         )
-    if view is not None and (is_ready or view.state != states.READY):
-        return _Now(view, connectable=view.state == states.READY)
+    if view is not None and (connects or view.state != states.READY):
+        return _Now(view, connects and _says_how_to_connect(call, view))
     recorded = _recorded(call, row)
     if recorded.state == states.READY and not is_ready:
         # It became READY after the row was read: ask for the secret, too.
@@ -404,6 +416,18 @@ def _connects(call: calls.Call, row: _Known) -> bool:
     return call.query.get("connection", True) and call.may(
         rights.SESSIONS_CONNECT, row.project_id
     )
+
+
+def _says_how_to_connect(call: calls.Call, view: objects.SessionView) -> bool:
+    """Whether the answer has the data for connecting, for its project."""
+    return view.state == states.READY or (
+        _is_next(view) and call.version >= _SUCCESSORS_CONNECT
+    )
+
+
+def _is_next(view: objects.SessionView) -> bool:
+    """Whether it has its slot as soon as the slot's holder has left."""
+    return view.state == states.PREPARING and bool(view.endpoints)
 
 
 def _without_secret(view: objects.SessionView) -> objects.SessionView:
@@ -510,6 +534,26 @@ def _wait(
             project_id=call.caller.project_id or "",
         )
     return None
+
+
+def _wait_for_more(
+    call: calls.Call, row: db_api.SessionHead, known: int, wait_s: float
+) -> waiters.Change | None:
+    """Wait until a session changes.
+
+    That it is to have a slot soon is news only for clients that may connect.
+    """
+    until_s = time.monotonic() + wait_s
+    change = _wait(call, row, known, wait_s)
+    view = change and change.view
+    if (
+        view is None
+        or not _is_next(view)
+        or call.version >= _SUCCESSORS_CONNECT
+    ):
+        return change
+    left_s = until_s - time.monotonic()
+    return _wait(call, row, view.revision, left_s) or change
 
 
 def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:

@@ -73,8 +73,10 @@ SESSION = common.record(
     placement=_ITS_SLOT,
     connection=common.described(
         {"oneOf": [_CONNECTION, {"type": "null"}]},
-        "How to connect; only while it is READY, and only for members of its"
-        " project who do not ask for `connection=false`.",
+        "How to connect; only for members of its project who do not ask for"
+        " `connection=false`, and only while it is READY. Since version 1.3"
+        " also while it is PREPARING, if it has its slot as soon as the slot's"
+        " holder leaves.",
     ),
 )
 

@@ -49,6 +49,9 @@ _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 _PAGES_SINCE = (1, 1)
 #: The first version that tells the ranges of expected waits.
 _RANGES_SINCE = (1, 1)
+#: The first version that tells how to connect to a slot whose holder is about
+#: to leave.
+_SUCCESSORS_SINCE = (1, 3)
 
 _Document: typing.TypeAlias = apirequests.Document
 
@@ -358,7 +361,7 @@ class ApiDoor(doors.Door):
     ) -> messages.Message:
         wanted, since = _wanted(members)
         wanted["request_id"] = members["request_id"]
-        self._requests.use_version(since, _RANGES_SINCE)
+        self._requests.use_version(since, _SUCCESSORS_SINCE)
         submit = functools.partial(
             self._requests.ask, "POST", "/sessions", session=wanted
         )

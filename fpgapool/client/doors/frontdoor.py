@@ -25,11 +25,11 @@ from fpgapool.common.channels import waits
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
 
 ENVIRONMENT_VARIABLE = "FPGAPOOL_SOCKET"
 SYSTEM_PATH = "/run/fpgapool/front-door.sock"
 
-_SECRET_BYTES = 32
 _RECEIVE_BYTES = 64 * 1024
 # Cancelling a session at the front door is optional, because the pool also
 # notices that the client is gone.
@@ -196,7 +196,7 @@ class FrontDoor(doors.Door):
     def attach_group(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
-        secret = secrets.token_hex(_SECRET_BYTES)
+        secret = secrets.token_hex(rules.SECRET_BYTES)
         client = self.request(
             "attach_group",
             deadline_s,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import secrets
 import time
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -66,6 +67,12 @@ def _end(wanted: objects.SessionEnd) -> inputs.Cancel | inputs.Close:
     return inputs.Close(
         **{**vars(wanted), "confirmed": False, "future": future}
     )
+
+
+def _secret_for(request: objects.OpenRequest) -> str:
+    """Return a new secret; an empty one if the client has its own."""
+    has_own = bool(request.secret_sha256)
+    return "" if has_own else secrets.token_hex(rules.SECRET_BYTES)
 
 
 class SessionCalls(base.Calls):
@@ -186,7 +193,7 @@ class SessionCalls(base.Calls):
         """Admit requests; return a session, or a refusal, for each of them."""
         until = self._pump.now() + base.ANSWER_S
         wanted = [
-            inputs.Open(request, until)
+            inputs.Open(request, until, _secret_for(request))
             for request in checks.requests(ctxt, requests)
         ]
         return [view.to_primitive() for view in self._answers(wanted) if view]

@@ -97,7 +97,8 @@ class PublishSession(Message):
 class SessionChanged(Message):
     """Tell the REST API of a change of a session without a front door.
 
-    :ivar view: as its project sees it, with the secret of a READY session.
+    :ivar view: as its project sees it, with the secret if its client may
+        connect.
     """
 
     view: objects.SessionView
@@ -227,13 +228,18 @@ def _subject(message: Message) -> object:
 def can_wait(message: Message) -> bool:
     """Whether a message may be delayed because no client is waiting for it."""
     if isinstance(message, SessionChanged):
-        view = message.view
         # Who cancels a session has the answer of that call.
-        return view.state in _STEPS or view.reason == codes.CANCELLED_BY_CLIENT
+        return (
+            _is_step(message.view)
+            or message.view.reason == codes.CANCELLED_BY_CLIENT
+        )
     return (
         isinstance(message, PublishSession)
         and message.host_uuid is not None
-        and message.view.state in _STEPS
-        # A successor's client connects to its slot already.
-        and not message.view.endpoints
+        and _is_step(message.view)
     )
+
+
+def _is_step(view: objects.SessionView) -> bool:
+    # A successor's client connects to its slot already.
+    return view.state in _STEPS and not view.endpoints

@@ -39,10 +39,13 @@ class Open(_Awaited):
 
     :ivar awaited_until: when the caller's timeout ends at the latest, by the
         conductor's clock.
+    :ivar secret: for a new session whose request has no hash of a secret;
+        empty: its slot's worker creates one.
     """
 
     request: objects.OpenRequest
     awaited_until: float
+    secret: str = dataclasses.field(default="", repr=False)
 
     @property
     def project_id(self) -> str:

@@ -93,8 +93,8 @@ class QuotasTest(base.PoolTest):
         first = self.open_session(self.stranger)
         self.wait_session(first, "READY", self.stranger)
         second = self.open_session(self.stranger)
-        seen = self.stranger.show("sessions", second["id"])["session"]
-        self.assertEqual("QUEUED", seen["state"])
+        # It may have been chosen to follow the first one.
+        seen = self.wait_session(second, "QUEUED", self.stranger)
         codes = [reason["code"] for reason in seen["pending_reasons"]]
         self.assertEqual(["PROJECT_SESSION_LIMIT"], codes)
         self.assert_refused(

@@ -831,7 +831,8 @@ def test_waiting_fails_when_the_database_does(make_world):
         (fakes.queued(), fakes.READER, 1),
         (fakes.view(state=states.ACTIVE), fakes.MEMBER, 1),
         (fakes.view(state=states.DETACHED), fakes.MEMBER, 1),
-        (fakes.view(state=states.PREPARING), fakes.MEMBER, 0),
+        (fakes.view(state=states.PREPARING), fakes.MEMBER, 1),
+        (fakes.view(state=states.PREPARING), fakes.READER, 0),
         (fakes.ended(), fakes.MEMBER, 0),
     ],
 )

@@ -20,6 +20,7 @@ from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import instance
 from fpgapool.client.doors import poolapi
 from fpgapool.client.doors import view
+from fpgapool.client.links import waiting
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
@@ -428,3 +429,41 @@ def test_a_range_is_asked_of_apis_that_know_it(newest) -> None:
         9.0 if newest == "1.1" else None
     )
     assert api.served[-1] == f"{newest} /sessions?dry_run=true"
+
+
+class Successors:
+    """An API that has a slot whose holder is about to leave."""
+
+    def __init__(self, newest: str) -> None:
+        self.newest = newest
+
+    def request(
+        self, path: str, method: str, *, microversion: str, **_: object
+    ) -> typing.Any:
+        if microversion > self.newest:
+            error = {"code": "VERSION_NOT_ACCEPTABLE", "detail": "too new"}
+            return _answer(406, {"errors": [error]})
+        if method == "GET":
+            return _answer(200, {"accelerators": []})
+        told = {
+            "endpoints": [{"network": "n", "address": "a", "port": 2}],
+            "secret": "beef",
+        }
+        session = {
+            **SESSION,
+            "id": "first",
+            "state": "PREPARING",
+            "connection": told if microversion == "1.3" else None,
+        }
+        return _answer(202, {"session": session})
+
+
+@pytest.mark.parametrize("newest", ["1.0", "1.3"])
+def test_a_client_connects_early_if_the_api_says_how(newest) -> None:
+    door = apidoor.ApiDoor(Successors(newest), cancel.CancelToken())
+    deadline_s = channel.deadline_after(TIMEOUT_S)
+    door.request("open", deadline_s, **WANTED)
+    found = door.next_event(deadline_s)["session"]
+    assert isinstance(found, view.SessionView)
+    assert found.state == "PREPARING"
+    assert waiting._is_next(found) is (newest == "1.3")

@@ -15,6 +15,8 @@ from tests.unit.conductor import test_offers
 from tests.unit.conductor import world
 
 HASH = test_offers.HASH
+#: What the conductor has made for sessions of the REST API.
+SECRET = "5e" * 32
 OFFER = test_offers.OFFER
 _ENDS = (
     (states.CLOSED, codes.OK),
@@ -285,7 +287,9 @@ def orders_that_waited(seed: int) -> int:
         number = rng.randrange(len(agent.slots))
         match rng.randrange(12):
             case 0 | 1 | 2 | 3 if len(live) < 5:
-                pool.open(rng.choice("ab"), secret_sha256=HASH)
+                door = rng.choice(("a", "b", None))
+                own = {"secret_sha256": HASH} if door else {"secret": SECRET}
+                pool.open(door, **own)
             case 4 | 5 if live:
                 pool.cancel(rng.choice(live))
             case 6 if rng.random() < 0.3:

@@ -9,6 +9,7 @@ deliver, drop, double and reorder its messages as they like.
 
 import collections
 import dataclasses
+import hashlib
 import math
 import uuid
 from collections.abc import Callable
@@ -86,10 +87,12 @@ def request(**changes: object) -> objects.OpenRequest:
 
 
 def opening(
-    wanted: objects.OpenRequest, awaited_until: float = math.inf
+    wanted: objects.OpenRequest,
+    awaited_until: float = math.inf,
+    secret: str = "",
 ) -> inputs.Open:
     """Return a request of which somebody waits to hear."""
-    return inputs.Open(wanted, awaited_until)
+    return inputs.Open(wanted, awaited_until, secret)
 
 
 def library(*names: str) -> inputs.Library:
@@ -740,6 +743,10 @@ class Conductor:
                 assert held
                 assert held[0].phase.value == row.state
         assert self.ask.queued_count == len(waiting)
+        for session in self.memory.sessions.by_id.values():
+            if session.secret and session.secret_sha256:
+                digest = hashlib.sha256(session.secret.encode())
+                assert session.secret_sha256 == digest.hexdigest()
         names = [row.session_id for row in self.rows["sessions"].values()]
         names += [new.session_id for new, _ in self.unrecorded.values()]
         known, _ = self.ask.changed(dict.fromkeys(names, -1))
@@ -772,15 +779,20 @@ class Conductor:
         while self.wire:
             self.deliver(self.wire.pop(0))
 
-    def open(self, host: str | None = "a", **changes: object) -> str:
-        """Open a session from a host; :returns: the request's id."""
+    def open(
+        self, host: str | None = "a", *, secret: str = "", **changes: object
+    ) -> str:
+        """Open a session from a host; :returns: the request's id.
+
+        :param secret: what the conductor has made for it.
+        """
         self.requests += 1
         wanted = {
             "request_id": f"r{self.requests}",
             "host_uuid": host,
         }
         made = request(**wanted | changes)
-        self.feed(opening(made))
+        self.feed(opening(made, secret=secret))
         return made.request_id
 
     def end(

@@ -3,7 +3,7 @@
 // Requests to the REST API and to Keystone. Only this module has the token.
 
 const ROOT = new URL("../", document.baseURI);
-const VERSION = "fpgapool 1.2";
+const VERSION = "fpgapool 1.3";
 
 let token = null;
 

@@ -93,15 +93,15 @@ class Reports(parts.Room):
             return
         session = hold.session
         hold.announced_at = min(hold.announced_at, self._clock.now)
-        session.secret = prepared.secret
         if prepared.secret:
-            # The worker is new, or accepts no clients from other hosts.
-            session.secret_sha256 = ""
+            # The worker has made it, and expects no other one.
+            session.secret, session.secret_sha256 = prepared.secret, ""
         session.endpoints = prepared.endpoints
         session.certificate_sha256 = prepared.certificate_sha256
         hold.heard = prepared.agent_boot_id, prepared.sequence
         if not session.has_secret:
-            # The front door that created the secret has restarted.
+            # The front door that created the secret has restarted, or another
+            # conductor led when the session was opened.
             self._outbox.send(agent_orders.reissue_secret(hold))
         if hold.phase is model.Phase.PREPARING:
             self._link.tell(events.SlotReady(hold.slot.id, hold.generation))

@@ -390,10 +390,10 @@ class Serving(parts.Room):
             self._holds.candidates.pop(hold.former.generation, None)
         session = hold.session
         self._link.tell(events.HolderStays(hold.slot.id, hold.generation))
-        secret_sha256 = session.secret_sha256
+        secret, secret_sha256 = session.secret, session.secret_sha256
         session.wait_again()
         # The worker has never heard of it.
-        session.secret_sha256 = secret_sha256
+        session.secret, session.secret_sha256 = secret, secret_sha256
         self.forget(hold)
         session.skips = self._core.skips(session.job_id)
         self._sessions.count_queued(session)

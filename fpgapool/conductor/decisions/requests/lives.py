@@ -64,7 +64,11 @@ class Lives(parts.Room):
         host_uuid: str | None,
         future: effects.ViewFuture,
     ) -> None:
-        """Answer a call with a session's view at the end of the batch."""
+        """Answer a call with a session's view at the end of the batch.
+
+        :param host_uuid: the calling front door's host; None: the API calls,
+            which gets the secret of a session without a front door.
+        """
         key = session.row_id, host_uuid
         self._calls.setdefault(key, (session, []))[1].append(future)
 
@@ -90,9 +94,10 @@ class Lives(parts.Room):
         )
 
     def project_view(self, session: sessions.Session) -> objects.SessionView:
-        """Return a session's view, with the secret if it is READY."""
-        if session.state == states.READY:
-            return session.view(with_secret=True)
+        """Return a session's view, with the secret once it may connect."""
+        if session.state == states.READY or session.is_next:
+            chunk_bytes = self._registry.chunk_bytes
+            return session.view(with_secret=True, chunk_bytes=chunk_bytes)
         return self.view(session)
 
     def end(
@@ -172,15 +177,18 @@ class Lives(parts.Room):
     def finish_batch(self) -> None:
         """Record and publish the sessions that have changed."""
         calls, self._calls = self._calls, {}
+        new = {one.row_id for one in self._outbox.admissions}
         for session in self._touched.values():
             session.updated_at = self._clock.now
             self._outbox.write(session.record())
             for host_uuid in session.front_doors:
                 _, waiting = calls.pop((session.row_id, host_uuid), (None, ()))
                 self._publish(session, host_uuid, *waiting)
-            # Nobody waits for a session that is new.
-            if session.revision > 1 and not (
-                session.front_doors or session.withdrawn
+            # The answer tells all of a new session.
+            if not (
+                session.front_doors
+                or session.withdrawn
+                or session.row_id in new
             ):
                 self._outbox.send(
                     effects.SessionChanged(self.project_view(session))
@@ -196,5 +204,9 @@ class Lives(parts.Room):
         *waiting: effects.ViewFuture,
     ) -> None:
         if not session.withdrawn:
-            view = self.view(session, host_uuid)
+            view = (
+                self.view(session, host_uuid)
+                if host_uuid or session.front_doors
+                else self.project_view(session)
+            )
             self._outbox.send(effects.PublishSession(host_uuid, view, waiting))

@@ -116,7 +116,9 @@ class Opening(parts.Room):
                 " another front door",
             )
         self._lives.answer(session, request.host_uuid, future)
-        if session.secret_sha256 in ("", request.secret_sha256):
+        if session.secret or (
+            session.secret_sha256 in ("", request.secret_sha256)
+        ):
             return
         # The front door has restarted and lost the secret.
         if session.hold is None:
@@ -131,6 +133,8 @@ class Opening(parts.Room):
         session = self._session(
             request, self._sessions.next_id(), str(uuid.uuid4())
         )
+        if item.secret and not request.secret_sha256:
+            session.take_secret(item.secret)
         self._counts.opened += 1
         self._sessions.add(session)
         self._sessions.count_queued(session)

@@ -9,6 +9,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import math
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -188,8 +189,10 @@ class Session:
     :ivar end: its terminal state; empty until it ends.
     :ivar job_id: its id in the core; a new one if it moves while its former
         slot is still being revoked.
-    :ivar secret_sha256: hash of the secret that its front door created; empty:
-        ``secret`` applies.
+    :ivar secret: the secret for its client's first connection; empty if its
+        front door created it, or if it is unknown.
+    :ivar secret_sha256: hash of the secret that its slot's worker is to
+        expect; empty: the worker creates one.
     :ivar carrier: its request's; a new leader does not know it.
     """
 
@@ -245,7 +248,7 @@ class Session:
 
     @property
     def has_secret(self) -> bool:
-        """Whether its front door knows the secret that the slot expects."""
+        """Whether its client can know the secret that the slot expects."""
         return bool(self.secret or self.secret_sha256)
 
     @property
@@ -422,6 +425,16 @@ class Session:
         self.ready_at = None
         self.forget_secret()
 
+    @property
+    def is_next(self) -> bool:
+        """Whether it has its slot as soon as the slot's holder has left."""
+        return self.hold is not None and self.hold.former is not None
+
+    def take_secret(self, secret: str) -> None:
+        """Expect a client with this secret at its next slot."""
+        self.secret = secret
+        self.secret_sha256 = hashlib.sha256(secret.encode()).hexdigest()
+
     def forget_secret(self) -> None:
         """Clear the secret, which is useless once the slot is used or lost."""
         self.secret = self.secret_sha256 = ""
@@ -463,19 +476,21 @@ class Session:
     ) -> objects.SessionView:
         """Return the view for the session's owner.
 
-        :param with_secret: whether the view is for the session's front door.
+        :param with_secret: whether the view is for the session's front door,
+            or for its project.
         """
         ready = self.state == states.READY
         # A successor's client connects before the slot's holder has left.
-        is_next = self.hold is not None and self.hold.former is not None
-        told = (ready or is_next) and with_secret
+        told = (ready or self.is_next) and with_secret
         return objects.SessionView.of(
             self,
             host_uuid=self.host_uuid,
             **(self.place._asdict() if self.place else {}),
             endpoints=self.endpoints if ready or told else (),
             secret=self.secret if told else "",
-            secret_sha256=self.secret_sha256 if told else "",
+            secret_sha256=(
+                self.secret_sha256 if told and not self.secret else ""
+            ),
             certificate_sha256=(
                 self.certificate_sha256 if ready or told else None
             ),

@@ -86,8 +86,8 @@ class Questions:
     ) -> objects.SessionView | None:
         """Return a session's view; None if it is not in memory.
 
-        :param project_id: if the session is READY and belongs to this project,
-            the view includes its secret.
+        :param project_id: if the session's client may connect and it belongs
+            to this project, the view includes its secret.
         """
         session = self.pool.sessions.by_id.get(session_id)
         if session is None:
