@@ -160,7 +160,7 @@ class GroupView(base.Payload):
     :param hosts_revision: incremented with every change of ``hosts``.
     """
 
-    VERSION = "1.1"
+    VERSION = "1.2"
 
     members: tuple[GroupMember, ...] = ()
     hosts: tuple[GroupHost, ...] = ()

@@ -172,6 +172,14 @@ GROUP = fields.Fields(
         part=GOAL,
     ),
     fields.now(
+        "waiting_tasks",
+        fields.COUNT,
+        "Number of tasks that wait for a slot, as of the hosts' last reports.",
+        shown="waiting_tasks",
+        in_view=2,
+        since=(1, 3),
+    ),
+    fields.now(
         "expected_finish_at",
         fields.TIME,
         "When all its tasks will have completed at the current rate.",

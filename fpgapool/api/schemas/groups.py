@@ -23,15 +23,22 @@ _MEMBER = common.record(
 )
 
 _NO_GOAL = {"type": "null"}
-_GROUP = common.of_fields(description.GROUP.shown)
+_GROUP = common.of_fields(
+    one for one in description.GROUP.shown if one.in_record
+)
+#: What only the conductor knows, which may not respond.
+_NOW = common.of_fields(
+    one for one in description.GROUP.shown if not one.in_record
+)
 
 #: A group in a list.
 LISTED = common.record(
     **_GROUP, goal={"oneOf": [_RECORDED_GOAL, _NO_GOAL]}, links=common.LINKS
 )
 GROUP = common.record(
-    optional=["members_total"],
+    optional=["members_total", *_NOW],
     **_GROUP,
+    **_NOW,
     goal=common.described(
         {"oneOf": [_SHOWN_GOAL, _NO_GOAL]}, "Its goal; null: none."
     ),

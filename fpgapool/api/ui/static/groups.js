@@ -104,6 +104,8 @@ export class Group {
       { label: "State", text: group.state },
       { label: "Slots", text: `${group.members_total ?? group.members.length
       } of ${size(group)}` },
+      { label: "Waiting tasks",
+        text: String(group.waiting_tasks ?? "unknown") },
       { label: "Goal", text: goal(group) },
       { label: "Accelerator",
         set: (cell) => setAccelerator(cell, group.accelerator) },

@@ -104,8 +104,11 @@ class Questions:
         members = collections.defaultdict[str, list[holds.Member]](list)
         for one in self.pool.holds.members():
             members[one.public_id].append(one)
+        waiting = self._desks.waiting_tasks()
         return [
-            self._group_view(known[group_id], members[group_id])
+            self._group_view(
+                known[group_id], members[group_id], waiting.get(group_id, 0)
+            )
             for group_id in group_ids
             if group_id in known
         ]
@@ -133,7 +136,10 @@ class Questions:
         )
 
     def _group_view(
-        self, group: db_api.GroupRecord, members: list[holds.Member]
+        self,
+        group: db_api.GroupRecord,
+        members: list[holds.Member],
+        waiting_tasks: int,
     ) -> objects.GroupView:
         pool = self.pool
         goal: dict[str, Any] = {}
@@ -160,6 +166,7 @@ class Questions:
             ),
             hosts=self._desks.hosts_of(members),
             hosts_revision=self._desks.revision_of(group.group_id),
+            waiting_tasks=waiting_tasks,
             **goal,
         )
 
