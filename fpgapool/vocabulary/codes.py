@@ -207,6 +207,12 @@ QUOTA_EXCEEDED = _code(
     "The project has reached a quota or its limit of connections to a group.",
     429,
 )
+BUDGET_EXHAUSTED = _code(
+    "BUDGET_EXHAUSTED",
+    "The project has used up its budget of this period.",
+    429,
+    waits=True,
+)
 QUOTAS_IN_KEYSTONE = _code(
     "QUOTAS_IN_KEYSTONE",
     "The quotas of this pool are set in Keystone, not through the API.",
