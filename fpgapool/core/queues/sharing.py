@@ -167,7 +167,7 @@ class Accounts:
             self.turns[project] = turn
         self.all_changed += 1
 
-    def serve_last(self, serves: bool) -> None:  # noqa: FBT001
+    def serve_last(self, serves: bool) -> None:
         """Let the projects whose turn is LAST get slots, or not."""
         self.serves_last = serves
         self.all_changed += 1

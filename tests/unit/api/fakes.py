@@ -319,6 +319,7 @@ class FakeConductor:
             quota_of=lambda _project_id: self.quota,
             find_accelerator=lambda name, _project_id: name,
             is_stateless=lambda key: key == "copy",
+            check_budget=lambda _project_id: None,
         )
         try:
             for row in self.groups.planned(change, around):

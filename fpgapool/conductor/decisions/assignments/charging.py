@@ -10,6 +10,7 @@ from fpgapool import objects
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import usage
 from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
@@ -37,6 +38,21 @@ class Charging(parts.Room):
             slot_s=max(ended_at - hold.charged_at, 0.0),
             energy_j=self._energy_j(hold, ended_at),
         )
+
+    def pending(self, hold: holds.Hold) -> rules.Amounts:
+        """Return what would be charged if a slot was released now."""
+        now = self._clock.now
+        if isinstance(hold, holds.Member):
+            slot_s, new_bytes = now - hold.charged_at, 0
+        elif isinstance(hold, sessions.SessionHold) and hold.former is None:
+            slot_s = now - hold.assigned_at
+            new_bytes = max(
+                sum(hold.reported_bytes) - sum(hold.booked_bytes), 0
+            )
+        else:
+            return rules.NOTHING
+        energy_j = self._energy_j(hold, now) or 0.0
+        return rules.Amounts(max(slot_s, 0.0), new_bytes, energy_j)
 
     def charge_so_far(self, hold: sessions.SessionHold) -> None:
         """Charge the bytes that the slot's host has reported so far."""

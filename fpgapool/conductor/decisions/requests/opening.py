@@ -24,6 +24,7 @@ from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.budgets import keeping
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
@@ -65,6 +66,7 @@ class Opening(parts.Room):
     _waits: expected_waits.ExpectedWaits
     _overruns: overruns.Overruns
     _charging: charging.Charging
+    _keeping: keeping.Keeping
     _serving: servings.Serving
 
     def __post_init__(self) -> None:
@@ -173,6 +175,7 @@ class Opening(parts.Room):
             raise admission.Rejected(
                 codes.QUEUE_FULL, "the queue is full; try again later"
             )
+        self._keeping.check(project_id)
         quota = self._quotas.of(project_id)
         admission.check_quota(
             "queued requests", quota.queued, book.queued[project_id], 1

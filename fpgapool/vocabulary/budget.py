@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Budgets: how much a project may use in a day, week or month."""
+
+from __future__ import annotations
+
+import datetime
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+#: The resources that budgets limit, and what each counts.
+RESOURCES: typing.Final = {
+    "slot_s": "Seconds for which slots are held.",
+    "bytes": "Bytes of input and output.",
+    "energy_j": "Joules, where they are measured or known.",
+}
+#: The largest limit; the smallest is 1.
+MAX_LIMIT = 2**53 - 1
+
+DAY = "day"
+WEEK = "week"
+MONTH = "month"
+PERIODS = (DAY, WEEK, MONTH)
+
+#: New sessions are refused; those that wait stay in the queue.
+REFUSE = "refuse"
+#: Sessions get only slots that nobody else takes.
+IDLE_ONLY = "idle_only"
+#: New sessions are refused, and those that wait end.
+FINISH = "finish"
+ACTIONS = (REFUSE, IDLE_ONLY, FINISH)
+
+WITHIN = "within"
+NEAR = "near"
+EXHAUSTED = "exhausted"
+#: How much of a budget is used, least first.
+STATES = (WITHIN, NEAR, EXHAUSTED)
+#: The part of a budget at which it is NEAR.
+NEAR_SHARE = 0.8
+
+#: The default of each member that a request omits.
+DEFAULTS: typing.Final = {
+    **dict.fromkeys(RESOURCES),
+    "period": MONTH,
+    "action": REFUSE,
+    "carry_over": False,
+}
+
+
+class Invalid(ValueError):
+    """Raised if a budget makes no sense."""
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a budget, and complete it with the defaults.
+
+    :raises Invalid: if a member is unknown or has no valid value, or if
+        nothing is limited.
+    """
+    for name in given:
+        if name not in DEFAULTS:
+            raise Invalid(
+                f"{name:.40} is no member of a budget; the members are"
+                f" {', '.join(DEFAULTS)}"
+            )
+    found = {**DEFAULTS, **given}
+    for name, words in ("period", PERIODS), ("action", ACTIONS):
+        if found[name] not in words:
+            raise Invalid(f"{name} must be one of {', '.join(words)}")
+    if not isinstance(found["carry_over"], bool):
+        raise Invalid("carry_over must be true or false")
+    for name in RESOURCES:
+        found[name] = _limit(name, found[name])
+    if all(found[name] is None for name in RESOURCES):
+        raise Invalid(f"at least one of {', '.join(RESOURCES)} needs a limit")
+    return found
+
+
+def _limit(name: str, value: object) -> int | None:
+    if value is None:
+        return None
+    # JSON Schema also accepts 1e9 as an integer.
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not 1 <= value <= MAX_LIMIT
+    ):
+        raise Invalid(
+            f"{name} must be a whole number from 1 to {MAX_LIMIT}, or null"
+            " for no limit"
+        )
+    return value
+
+
+def begins(period: str, day: datetime.date) -> datetime.date:
+    """Return the first day of the period that a day is in.
+
+    Weeks begin on Mondays.
+    """
+    if period == DAY:
+        return day
+    if period == WEEK:
+        return day - datetime.timedelta(days=day.weekday())
+    return day.replace(day=1)
+
+
+def refills(period: str, begin: datetime.date) -> datetime.date:
+    """Return the first day of the next period."""
+    # Longer than any period, and shorter than two of them.
+    days = {DAY: 1, WEEK: 7, MONTH: 31}[period]
+    return begins(period, begin + datetime.timedelta(days=days))
+
+
+def former(period: str, begin: datetime.date) -> datetime.date:
+    """Return the first day of the period before."""
+    return begins(period, begin - datetime.timedelta(days=1))
