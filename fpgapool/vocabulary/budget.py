@@ -9,6 +9,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from fpgapool.vocabulary import fields
+
 #: The resources that budgets limit, and what each counts.
 RESOURCES: typing.Final = {
     "slot_s": "Seconds for which slots are held.",
@@ -46,6 +48,57 @@ DEFAULTS: typing.Final = {
     "action": REFUSE,
     "carry_over": False,
 }
+
+
+_AMOUNTS = (
+    " Null: no limit. `limit` is the amount for a period, `carried` what was"
+    " left of the one before, `used` what was charged, `open` what sessions"
+    " and groups have used that is charged later, and `left` the rest."
+)
+#: A project's budget.
+FIELDS = fields.Fields(
+    fields.shown("project_id", fields.NAME, column=True),
+    fields.shown(
+        "source",
+        fields.STATE,
+        "`project`: it was set for the project; `default`: the default.",
+        column=True,
+    ),
+    fields.shown(
+        "period",
+        fields.STATE,
+        "`day`, `week` (from Monday) or `month`, in UTC.",
+        column=True,
+    ),
+    fields.shown(
+        "action",
+        fields.STATE,
+        "What happens when nothing is left: `refuse`, `idle_only` or"
+        " `finish`.",
+        column=True,
+    ),
+    fields.shown(
+        "carry_over",
+        fields.FLAG,
+        "Whether what is left can be used in the next period.",
+    ),
+    fields.shown(
+        "state",
+        fields.STATE,
+        "`within`, `near` (at least 80 % are used) or `exhausted`.",
+        column=True,
+    ),
+    fields.shown("begins", fields.DAY, "First day of the period."),
+    fields.shown(
+        "refills", fields.DAY, "First day of the next period.", column=True
+    ),
+    *(
+        fields.shown(
+            name, fields.OBJECT, meaning + _AMOUNTS, default=None, column=True
+        )
+        for name, meaning in RESOURCES.items()
+    ),
+)
 
 
 class Invalid(ValueError):

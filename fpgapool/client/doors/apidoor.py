@@ -49,6 +49,8 @@ _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 _PAGES_SINCE = (1, 1)
 #: The first version that tells the ranges of expected waits.
 _RANGES_SINCE = (1, 1)
+#: The first version whose dry runs tell of budgets.
+_BUDGETS_SINCE = (1, 2)
 
 _Document: typing.TypeAlias = apirequests.Document
 
@@ -378,7 +380,7 @@ class ApiDoor(doors.Door):
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
         wanted, since = _wanted(members)
-        self._requests.use_version(since, _RANGES_SINCE)
+        self._requests.use_version(since, _BUDGETS_SINCE)
         answer = self._requests.ask(
             "POST", "/sessions?dry_run=true", deadline_s, session=wanted
         )

@@ -134,7 +134,8 @@ def test_new_sessions_are_refused_and_waiting_ones_stay():
     # Other projects are served.
     other = pool.open(project_id="q")
     assert test_shares.find(pool, "q", other).state == states.PREPARING
-    # The next day.
+    # The next day. A session counts on the day on which it ends.
+    test_shares.finish(pool, 1)
     pool.tick(DAY_S / 2)
     assert shown(pool)["state"] == budget.WITHIN
 

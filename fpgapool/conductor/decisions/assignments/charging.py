@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import parts
@@ -53,6 +54,31 @@ class Charging(parts.Room):
             return rules.NOTHING
         energy_j = self._energy_j(hold, now) or 0.0
         return rules.Amounts(max(slot_s, 0.0), new_bytes, energy_j)
+
+    def estimate(
+        self,
+        claimed_bytes: int,
+        profile: objects.AcceleratorProfile,
+        slot_s: float,
+        shapes: Iterable[str],
+    ) -> rules.Amounts:
+        """Return what a session would be charged.
+
+        :param slot_s: the time for which it holds a slot.
+        :param shapes: the slots that it may get; the least power counts.
+        """
+        powers_w = [
+            power_w
+            for shape in shapes
+            if not profile.shapes or shape in profile.shapes
+            if (power_w := platforms.active_w(profile.platforms, shape))
+            is not None
+        ]
+        return rules.Amounts(
+            slot_s,
+            claimed_bytes * (1 + profile.return_ratio),
+            min(powers_w, default=0.0) * slot_s,
+        )
 
     def charge_so_far(self, hold: sessions.SessionHold) -> None:
         """Charge the bytes that the slot's host has reported so far."""

@@ -8,10 +8,12 @@ import dataclasses
 import datetime
 import operator
 from collections.abc import Mapping
+from typing import Any
 
 from fpgapool.conductor.decisions import usage
 from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.budgets import stored
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import budget
@@ -248,3 +250,31 @@ def _bytes(row: db_api.UsageRecord | db_api.UsageSum) -> int:
 def amounts(row: db_api.UsageRecord | db_api.UsageSum) -> rules.Amounts:
     """Return what a row of usage means for budgets."""
     return rules.Amounts(row.slot_s, _bytes(row), row.energy_j or 0.0)
+
+
+def document(account: Account) -> dict[str, Any]:
+    """Return a project's budget as JSON."""
+    this, carried = account.budget, account.carried
+    found: dict[str, Any] = dict.fromkeys(budget.RESOURCES)
+    for one in rules.parts(this, carried, account.spent):
+        name = one.resource
+        found[name] = {
+            "limit": getattr(this.limits, name),
+            "carried": getattr(carried, name),
+            "used": getattr(account.used, name),
+            "open": getattr(account.open, name),
+            "left": one.left,
+        }
+    return {
+        "project_id": account.project_id,
+        "source": (
+            admission.FROM_PROJECT if account.own else admission.FROM_DEFAULT
+        ),
+        "period": this.period,
+        "action": this.action,
+        "carry_over": this.carry_over,
+        "state": account.state_now,
+        "begins": account.begin.isoformat(),
+        "refills": budget.refills(this.period, account.begin).isoformat(),
+        **found,
+    }

@@ -222,7 +222,7 @@ class Keeping(parts.Room):
     def document(self, project_id: str) -> dict[str, Any] | None:
         """Return a project's budget as JSON; None: it has none."""
         account = self._account(project_id)
-        return None if account is None else _document(account)
+        return None if account is None else book.document(account)
 
     def documents_after(self, project_id: str, most: int) -> list[Any]:
         """Return the next budgets in the order of projects."""
@@ -250,30 +250,3 @@ class Keeping(parts.Room):
         for account in self._budgets.accounts.values():
             found[account.state] += 1
         return found
-
-
-def _document(account: book.Account) -> dict[str, Any]:
-    this, carried = account.budget, account.carried
-    found: dict[str, Any] = dict.fromkeys(budget.RESOURCES)
-    for one in rules.parts(this, carried, account.spent):
-        name = one.resource
-        found[name] = {
-            "limit": getattr(this.limits, name),
-            "carried": getattr(carried, name),
-            "used": getattr(account.used, name),
-            "open": getattr(account.open, name),
-            "left": one.left,
-        }
-    return {
-        "project_id": account.project_id,
-        "source": (
-            admission.FROM_PROJECT if account.own else admission.FROM_DEFAULT
-        ),
-        "period": this.period,
-        "action": this.action,
-        "carry_over": this.carry_over,
-        "state": account.state_now,
-        "begins": account.begin.isoformat(),
-        "refills": budget.refills(this.period, account.begin).isoformat(),
-        **found,
-    }

@@ -269,6 +269,7 @@ class Questions:
             reservations=summary.reservations_by_state(
                 pool.registry, pool.core.view.reservations.pending
             ),
+            budgets=self.budgets.counts(),
             local_reserve={"kept": kept, "open": most - kept},
             groups=summary.groups(
                 pool.groups.groups.values(),
