@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import datetime
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -146,27 +145,3 @@ def _limit(name: str, value: object) -> int | None:
             " for no limit"
         )
     return value
-
-
-def begins(period: str, day: datetime.date) -> datetime.date:
-    """Return the first day of the period that a day is in.
-
-    Weeks begin on Mondays.
-    """
-    if period == DAY:
-        return day
-    if period == WEEK:
-        return day - datetime.timedelta(days=day.weekday())
-    return day.replace(day=1)
-
-
-def refills(period: str, begin: datetime.date) -> datetime.date:
-    """Return the first day of the next period."""
-    # Longer than any period, and shorter than two of them.
-    days = {DAY: 1, WEEK: 7, MONTH: 31}[period]
-    return begins(period, begin + datetime.timedelta(days=days))
-
-
-def former(period: str, begin: datetime.date) -> datetime.date:
-    """Return the first day of the period before."""
-    return begins(period, begin - datetime.timedelta(days=1))

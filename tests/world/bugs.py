@@ -59,12 +59,14 @@ class Bug:
     :ivar problem: a part of what the world says of it.
     :ivar groups: it is in groups: all schedules have some.
     :ivar preempts: sessions take slots from others in all schedules.
+    :ivar budgets: projects have budgets in all schedules.
     """
 
     plant: _Plant
     problem: str
     groups: bool
     preempts: bool
+    budgets: bool
 
     def seen_in(self, result: run.Result) -> str | None:
         """Return what a world says of it, if it does, in one line."""
@@ -76,11 +78,15 @@ BUGS: dict[str, Bug] = {}
 
 
 def _bug(
-    problem: str, *, groups: bool = False, preempts: bool = False
+    problem: str,
+    *,
+    groups: bool = False,
+    preempts: bool = False,
+    budgets: bool = False,
 ) -> Callable[[_Plant], _Plant]:
     def note(plant: _Plant) -> _Plant:
         name = plant.__name__.replace("_", "-")
-        BUGS[name] = Bug(plant, problem, groups, preempts)
+        BUGS[name] = Bug(plant, problem, groups, preempts, budgets)
         return plant
 
     return note
@@ -88,6 +94,7 @@ def _bug(
 
 _group_bug = functools.partial(_bug, groups=True)
 _preemption_bug = functools.partial(_bug, preempts=True)
+_budget_bug = functools.partial(_bug, budgets=True)
 
 
 @_bug("a drained device has a holder")

@@ -53,9 +53,9 @@ def read(
     former: _Sums = collections.defaultdict(dict)
     current: _Sums = collections.defaultdict(dict)
     for period in periods:
-        begin = budget.begins(period, today)
+        begin = rules.begins(period, today)
         for sums, first, last in (
-            (former, budget.former(period, begin), begin - _DAY),
+            (former, rules.former(period, begin), begin - _DAY),
             (current, begin, today - _DAY),
         ):
             for row in _rows(database, project_id, first, last):

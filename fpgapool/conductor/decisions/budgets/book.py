@@ -83,10 +83,10 @@ class Account:
 
     def roll(self, today: datetime.date) -> None:
         """Begin a new period if the present one has passed."""
-        begin = budget.begins(self.budget.period, today)
+        begin = rules.begins(self.budget.period, today)
         if begin <= self.begin:
             return
-        followed = budget.refills(self.budget.period, self.begin) == begin
+        followed = rules.refills(self.budget.period, self.begin) == begin
         self.before = self.used if followed else rules.NOTHING
         self.used = rules.NOTHING
         self.begin = begin
@@ -190,7 +190,7 @@ class BudgetBook:
         this = own or self.default
         if this is None:
             return
-        begin = budget.begins(this.period, past.today)
+        begin = rules.begins(this.period, past.today)
         account = self.accounts[project_id] = Account(
             project_id=project_id,
             budget=this,
@@ -275,6 +275,6 @@ def document(account: Account) -> dict[str, Any]:
         "carry_over": this.carry_over,
         "state": account.state_now,
         "begins": account.begin.isoformat(),
-        "refills": budget.refills(this.period, account.begin).isoformat(),
+        "refills": rules.refills(this.period, account.begin).isoformat(),
         **found,
     }

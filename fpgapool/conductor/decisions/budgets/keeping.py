@@ -197,7 +197,7 @@ class Keeping(parts.Room):
             account.state_now == budget.EXHAUSTED
             and account.budget.action != budget.IDLE_ONLY
         ):
-            day = budget.refills(account.budget.period, account.begin)
+            day = rules.refills(account.budget.period, account.begin)
             raise admission.Rejected(
                 codes.BUDGET_EXHAUSTED,
                 f"{_USED_UP.format(account.budget.period)}; it refills on"

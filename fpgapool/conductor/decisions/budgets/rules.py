@@ -78,7 +78,7 @@ class Budget:
         """Return this budget as one that replaces another on a day."""
         former = None
         if before is not None and before.period == self.period:
-            former = before.limits_before(budget.begins(self.period, day))
+            former = before.limits_before(begins(self.period, day))
         return dataclasses.replace(self, changed_on=day, former=former)
 
     def limits_before(self, begin: datetime.date) -> Limits | None:
@@ -86,6 +86,30 @@ class Budget:
         if self.changed_on is None or self.changed_on < begin:
             return self.limits
         return self.former
+
+
+def begins(period: str, day: datetime.date) -> datetime.date:
+    """Return the first day of the period that a day is in.
+
+    Weeks begin on Mondays.
+    """
+    if period == budget.DAY:
+        return day
+    if period == budget.WEEK:
+        return day - datetime.timedelta(days=day.weekday())
+    return day.replace(day=1)
+
+
+def refills(period: str, begin: datetime.date) -> datetime.date:
+    """Return the first day of the next period."""
+    # Longer than any period, and shorter than two of them.
+    days = {budget.DAY: 1, budget.WEEK: 7, budget.MONTH: 31}[period]
+    return begins(period, begin + datetime.timedelta(days=days))
+
+
+def former(period: str, begin: datetime.date) -> datetime.date:
+    """Return the first day of the period before."""
+    return begins(period, begin - datetime.timedelta(days=1))
 
 
 def carried(
