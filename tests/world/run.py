@@ -421,6 +421,11 @@ class World:
             outcomes = [
                 one for one in outcomes if one.code != codes.IDLE_TIMEOUT
             ]
+        if schedule.budgets:
+            # Who waits when a budget is used up may be refused.
+            outcomes = [
+                one for one in outcomes if one.code != codes.BUDGET_EXHAUSTED
+            ]
         broken = sum(one.kind == "slot-broken" for one in schedule.faults)
         if broken >= sessions.MAX_FAILED_SLOTS:
             # A session may have got one after the other, and ends by that.

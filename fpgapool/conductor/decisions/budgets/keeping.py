@@ -24,6 +24,7 @@ from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
+from fpgapool.objects import bounds
 from fpgapool.vocabulary import budget
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -229,7 +230,8 @@ class Keeping(parts.Room):
         later = sorted(
             one for one in self._budgets.accounts if one > project_id
         )
-        return [self.document(one) for one in later[:most]]
+        found = (self.document(one) for one in later[:most])
+        return bounds.fitting(one for one in found if one is not None)
 
     def taken_pct(
         self, project_id: str, estimate: rules.Amounts
