@@ -23,12 +23,16 @@ from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import tasks
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import reconcile
 from fpgapool.conductor.decisions.assignments import reports
 from fpgapool.conductor.decisions.assignments import serving
+from fpgapool.conductor.decisions.budgets import book
+from fpgapool.conductor.decisions.budgets import keeping
+from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.hardware import operators
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import group_book
@@ -699,3 +703,60 @@ def time_of_a_task_lost_with_its_desk_not_paid() -> None:
         expire(accounts, host_id, wanted, wanted, now)
 
     desk_accounts.DeskAccounts.expire_missing = careless  # type: ignore
+
+
+@_budget_bug("a project beyond its budget gets a slot")
+def slots_in_use_cost_nothing_yet() -> None:
+    charging.Charging.pending = (  # type: ignore[method-assign]
+        lambda _room, _hold: rules.NOTHING
+    )
+
+
+@_budget_bug("a project beyond its budget gets a slot")
+def the_core_does_not_hear_of_budgets() -> None:
+    keeping.Keeping._turn = (  # type: ignore[method-assign]
+        lambda *_args: None
+    )
+
+
+@_budget_bug("a project beyond its budget gets a slot")
+def holders_that_have_a_successor_cost_nothing() -> None:
+    pending = charging.Charging.pending
+
+    def forgetful(room: charging.Charging, hold: holds.Hold) -> rules.Amounts:
+        if hold.successor is not None:
+            return rules.NOTHING
+        return pending(room, hold)
+
+    charging.Charging.pending = forgetful  # type: ignore[method-assign]
+
+
+@_budget_bug("a new leader has forgotten what was used")
+def budgets_begin_anew_with_a_leader() -> None:
+    restore = book.BudgetBook.restore
+
+    def forgetful(
+        accounts: book.BudgetBook, pasts: typing.Any, now: float
+    ) -> None:
+        restore(accounts, pasts, now)
+        for account in accounts.accounts.values():
+            account.used = rules.NOTHING
+
+    book.BudgetBook.restore = forgetful  # type: ignore[method-assign]
+
+
+@_budget_bug("a budget does not know of all that was charged")
+def a_changed_budget_forgets_what_was_used() -> None:
+    put = book.BudgetBook.set
+
+    def forgetful(
+        accounts: book.BudgetBook,
+        project_id: str,
+        *args: typing.Any,
+    ) -> typing.Any:
+        rows = put(accounts, project_id, *args)
+        if project_id in accounts.accounts:
+            accounts.accounts[project_id].used = rules.NOTHING
+        return rows
+
+    book.BudgetBook.set = forgetful  # type: ignore[method-assign]

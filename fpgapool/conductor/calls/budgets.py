@@ -48,21 +48,27 @@ class BudgetCalls(base.Calls):
         """Set a project's budget; answers when the change is durable."""
         checks.check_project(project_id)
         given = limits.argument(_BUDGET, budget, "budget")
-        new = None
-        if given is not None:
-            try:
-                new = rules.Budget.of(description.checked(given))
-            except description.Invalid as error:
-                raise exception.InvalidBudget(reason=str(error)) from error
+        wanted = None if given is None else _checked(given)
         with self._places.take():
             # Once this is answered, the rows of all earlier days are in the
             # database, and nobody changes them again.
-            today = datetime.date.fromisoformat(
-                self._ask(lambda asked: asked.budgets.today())
+            day = self._ask(
+                lambda asked: asked.budgets.day_of_change(project_id, wanted)
             )
+            if day is None:
+                return
+            today = datetime.date.fromisoformat(day)
             found = past_usage.read(
                 self._database, today, project_id=project_id
             )
             past = found.get(project_id) or book.Past(today)
+            new = None if wanted is None else rules.Budget.of(wanted)
             self._offer(inputs.SetBudget(project_id, new, past))
             self._ask(lambda asked: None)
+
+
+def _checked(given: Any) -> dict[str, Any]:
+    try:
+        return description.checked(given)
+    except description.Invalid as error:
+        raise exception.InvalidBudget(reason=str(error)) from error

@@ -42,7 +42,7 @@ def set_budget(
     pool: world.Conductor, project_id: str = "p", **members: object
 ) -> None:
     own = budget_of(**members) if members else None
-    today = datetime.date.fromisoformat(pool.ask.budgets.today())
+    today = pool.memory.ledger.today(pool.now)
     pasts = past_usage.read(
         past.Usage(pool.rows["usage"].values()), today, project_id=project_id
     )
@@ -78,6 +78,21 @@ def test_nothing_is_heard_without_budgets():
     set_budget(pool)
     assert pool.memory.ledger.heard is None
     assert pool.ask.budgets.document("p") is None
+
+
+def test_the_same_budget_again_is_no_change():
+    pool = make_pool()
+    wanted = budget.checked({"slot_s": 5})
+
+    def day(new: dict[str, object] | None) -> str | None:
+        return pool.ask.budgets.day_of_change("p", new)
+
+    assert day(None) is None
+    assert day(wanted) == "2030-06-03"
+    set_budget(pool, slot_s=5, period="month")
+    assert day(wanted) is None
+    assert day({**wanted, "slot_s": 6}) == "2030-06-03"
+    assert day(None) == "2030-06-03"
 
 
 def test_a_budget_is_the_sum_of_usage():

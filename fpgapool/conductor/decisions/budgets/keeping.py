@@ -129,7 +129,10 @@ class Keeping(parts.Room):
         for core in () if accounts is None else accounts.holds_of(project_id):
             hold = self._holds.find(core.slot_id, core.generation)
             if hold is not None:
-                found = found.plus(self._charging.pending(hold))
+                # A successor pays nothing before its slot's holder, of the
+                # same project, has left.
+                pending = self._charging.pending(hold.former or hold)
+                found = found.plus(pending)
                 count += 1
         return found, count
 
@@ -216,9 +219,23 @@ class Keeping(parts.Room):
 
     # -- questions ---------------------------------------------------------
 
-    def today(self) -> str:
-        """Return the day on which usage counts now, as ISO 8601."""
-        return self._ledger.today(self._clock.now).isoformat()
+    def day_of_change(
+        self, project_id: str, wanted: Mapping[str, Any] | None
+    ) -> str | None:
+        """Return the day on which usage counts now, as ISO 8601.
+
+        :param wanted: the project's new budget, as
+            :func:`fpgapool.vocabulary.budget.checked` returns it; None: the
+            default applies.
+        :returns: None if the project has that budget already.
+        """
+        today = self._ledger.today(self._clock.now)
+        account = self._budgets.accounts.get(project_id)
+        own = account.budget if account is not None and account.own else None
+        if wanted is None:
+            return None if own is None else today.isoformat()
+        same = own is not None and own.is_as(rules.Budget.of(wanted))
+        return None if same else today.isoformat()
 
     def document(self, project_id: str) -> dict[str, Any] | None:
         """Return a project's budget as JSON; None: it has none."""

@@ -74,6 +74,13 @@ class Budget:
             carry_over=checked["carry_over"],
         )
 
+    def is_as(self, other: Budget) -> bool:
+        """Return whether this allows the same, apart from the past."""
+        same = dataclasses.replace(
+            other, changed_on=self.changed_on, former=self.former
+        )
+        return self == same
+
     def set_on(self, day: datetime.date, before: Budget | None) -> Budget:
         """Return this budget as one that replaces another on a day."""
         former = None
