@@ -80,10 +80,7 @@ def _slot_s(rows: typing.Iterable[typing.Any]) -> float:
 
 
 class Watcher:
-    """Watches the budgets of a world.
-
-    :ivar used_s: for how long sessions had slots, by generation.
-    """
+    """Watches the budgets of a world."""
 
     def __init__(
         self,
@@ -93,10 +90,11 @@ class Watcher:
         self._watcher = watcher
         self._stored = stored
         self._seen: dict[pools.Pool, set[int]] = {}
-        self.used_s: dict[object, float] = {}
+        #: By session and generation, and whether it was heard of late.
+        self._used_s: dict[tuple[str, int, bool], float] = {}
         #: The leaders' ledgers, in order.
         self._ledgers: dict[object, int] = {}
-        self._used_by: dict[object, int] = {}
+        self._used_by: dict[tuple[str, int, bool], int] = {}
 
     def install(self) -> None:
         """Watch from now on, for good."""
@@ -202,7 +200,8 @@ class Watcher:
         _result: object,
     ) -> None:
         used_s = ended_at - hold.assigned_at
-        self._note(room, hold.generation, used_s)
+        key = hold.session.session_id, hold.generation, False
+        self._note(room, key, used_s)
 
     def _left_late(
         self,
@@ -213,10 +212,14 @@ class Watcher:
     ) -> None:
         if session.started_at is None and result.started_at is not None:
             used_s = max(result.finished_at - result.started_at, 0.0)
-            self._note(room, (result.session_id, result.generation), used_s)
+            key = result.session_id, result.generation, True
+            self._note(room, key, used_s)
 
     def _note(
-        self, room: charging.Charging, key: object, used_s: float
+        self,
+        room: charging.Charging,
+        key: tuple[str, int, bool],
+        used_s: float,
     ) -> None:
         """Note a use; of a leader that cannot write any more, the next one
         charges it.
@@ -224,7 +227,19 @@ class Watcher:
         number = self._ledgers[room._ledger]
         if number >= self._used_by.get(key, 0):
             self._used_by[key] = number
-            self.used_s[key] = used_s
+            self._used_s[key] = used_s
+
+    def used_s(self) -> float:
+        """Return for how long sessions had slots.
+
+        What a former leader decided and could not write never happened.
+        """
+        durable = self._watcher.durable_slots
+        return sum(
+            used_s
+            for (session_id, generation, _), used_s in self._used_s.items()
+            if (session_id, generation) in durable
+        )
 
     def charged_s(self) -> float:
         """Return for how long sessions had slots, by the database."""

@@ -606,7 +606,7 @@ def play(
     result.steps = world.kernel.steps
     result.taken = world.preemption.taken.total()
     if schedule.budgets:
-        result.used_s = sum(world.budgets.used_s.values())
+        result.used_s = world.budgets.used_s()
         result.charged_s = world.budgets.charged_s()
     result.ends = dict(collections.Counter(one.code for one in world.outcomes))
     for guest in world.guests:
