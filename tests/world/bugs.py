@@ -719,18 +719,6 @@ def the_core_does_not_hear_of_budgets() -> None:
     )
 
 
-@_budget_bug("a project beyond its budget gets a slot")
-def holders_that_have_a_successor_cost_nothing() -> None:
-    pending = charging.Charging.pending
-
-    def forgetful(room: charging.Charging, hold: holds.Hold) -> rules.Amounts:
-        if hold.successor is not None:
-            return rules.NOTHING
-        return pending(room, hold)
-
-    charging.Charging.pending = forgetful  # type: ignore[method-assign]
-
-
 @_budget_bug("a new leader has forgotten what was used")
 def budgets_begin_anew_with_a_leader() -> None:
     restore = book.BudgetBook.restore

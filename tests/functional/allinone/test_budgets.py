@@ -26,10 +26,9 @@ class Site(groupsite.Site):
 
     def run(self, size_bytes: int = 1000) -> None:
         """Let a session of the project of the front door be served."""
-        with client.acc_open(
-            "copy", size_bytes, front_door=self.door
-        ) as session:
-            assert session.run(bytes(size_bytes)) == bytes(size_bytes)
+        data = bytes(size_bytes)
+        output, _ = client.run_buffer("copy", data, front_door=self.door)
+        assert output == data
 
 
 @pytest.fixture(scope="module")
