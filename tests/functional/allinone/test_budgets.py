@@ -44,7 +44,12 @@ def site() -> Iterator[Site]:
 
 def test_bytes_are_counted_refused_and_raised(site: Site) -> None:
     site.run()
-    (project_id,) = {one["project_id"] for one in site.rows("usage")}
+    (row,) = waiting.wait_until(
+        lambda: [one for one in site.rows("usage") if one["sessions"]],
+        "usage",
+        harness.LIMIT_S,
+    )
+    project_id = row["project_id"]
     # The session was there before the budget.
     budget = site.admin.set_budget(project_id, bytes=4000, slot_s=PLENTY)
     assert budget.bytes["used"] == 2000
