@@ -15,6 +15,7 @@ from fpgapool.api import call as calls
 from fpgapool.api import openapi
 from fpgapool.api.handlers import accelerators
 from fpgapool.api.handlers import bitstreams
+from fpgapool.api.handlers import budgets
 from fpgapool.api.handlers import devices
 from fpgapool.api.handlers import groups
 from fpgapool.api.handlers import hosts
@@ -30,6 +31,7 @@ from fpgapool.api.handlers import versions
 from fpgapool.api.http import microversion
 from fpgapool.api.http import rights
 from fpgapool.api.schemas import accounting
+from fpgapool.api.schemas import budgets as budget_schemas
 from fpgapool.api.schemas import common
 from fpgapool.api.schemas import groups as group_schemas
 from fpgapool.api.schemas import inventory
@@ -465,6 +467,34 @@ ROUTES: tuple[Route, ...] = (
         response=accounting.SHOW_QUOTA,
     ),
     _route("DELETE /v1/quotas/{project_id}", quotas.delete, rights.ADMIN),
+    _route(
+        "GET /v1/budgets",
+        budgets.index,
+        rights.PROJECT_READER_OR_ADMIN,
+        since="1.3",
+        **budget_schemas.INDEX,
+    ),
+    _route(
+        "GET /v1/budgets/{project_id}",
+        budgets.show,
+        rights.PROJECT_READER_OR_ADMIN,
+        since="1.3",
+        response=budget_schemas.SHOW,
+    ),
+    _route(
+        "PUT /v1/budgets/{project_id}",
+        budgets.update,
+        rights.ADMIN,
+        since="1.3",
+        body=budget_schemas.UPDATE,
+        response=budget_schemas.SHOW,
+    ),
+    _route(
+        "DELETE /v1/budgets/{project_id}",
+        budgets.delete,
+        rights.ADMIN,
+        since="1.3",
+    ),
     _route(
         "GET /v1/usage",
         usage.index,

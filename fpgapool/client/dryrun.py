@@ -30,6 +30,9 @@ class DryRun:
     :ivar expected_wait_s: expected wait; None if unknown or rejected. Nine of
         ten waits lie between ``expected_wait_low_s`` and
         ``expected_wait_high_s``.
+    :ivar budget_pct: percentage of what is left of the project's budget that
+        the session will probably take; more than 100: it is not enough; None
+        if the project has no budget, or unknown.
     """
 
     state: str
@@ -38,6 +41,7 @@ class DryRun:
     expected_wait_s: float | None = None
     expected_wait_low_s: float | None = None
     expected_wait_high_s: float | None = None
+    budget_pct: float | None = None
 
     @property
     def fits(self) -> bool:
@@ -45,7 +49,12 @@ class DryRun:
         return self.state == states.PREPARING
 
 
-_WAITS = ("expected_wait_s", "expected_wait_low_s", "expected_wait_high_s")
+_NUMBERS = (
+    "expected_wait_s",
+    "expected_wait_low_s",
+    "expected_wait_high_s",
+    "budget_pct",
+)
 
 
 @functools.partial(
@@ -93,7 +102,7 @@ def _read(reply: messages.Message) -> DryRun:
                 None
                 if reply.get(name) is None
                 else frames.require(reply, name, (int, float))
-                for name in _WAITS
+                for name in _NUMBERS
             ),
         )
     except frames.ProtocolError as exc:

@@ -324,6 +324,7 @@ CAUSES: dict[str, type[FpgapoolError]] = {
     ),
     codes.INSTANCE_SESSION_LIMIT: LimitReached,
     codes.LOCK_LIMIT: LimitReached,
+    codes.BUDGET_EXHAUSTED: LimitReached,
     codes.QUOTA_EXCEEDED: LimitReached,
     codes.ACCELERATOR_OUT_OF_USE: NoSuitableSlot,
     codes.NO_COMPATIBLE_SLOT: NoSuitableSlot,

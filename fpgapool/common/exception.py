@@ -167,6 +167,13 @@ class QuotasInKeystone(FpgapoolException):
     )
 
 
+class InvalidBudget(FpgapoolException):
+    """A budget makes no sense."""
+
+    code = codes.INVALID_BUDGET
+    msg_fmt = "The budget is invalid: {reason}"
+
+
 class BitstreamRefused(FpgapoolException):
     """This change to a bitstream is not allowed; the code says why."""
 

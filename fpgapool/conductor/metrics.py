@@ -163,6 +163,9 @@ gauge fpgapool_conductor_reservations{state} = reservations
 gauge fpgapool_conductor_local_reserve_slots{state} = local_reserve
     Slots that strategies may keep for sessions of their own hosts: kept, or
     open to others because local sessions need fewer.
+gauge fpgapool_conductor_budgets{state} = budgets
+    Projects with a budget: within it, near its end (at least 80 % used), or
+    exhausted.
 gauge fpgapool_conductor_group_slots{group,state} = group_slots
     Slots of a group, programming or serving; the groups with the most slots
     are listed individually.

@@ -8,6 +8,7 @@ import oslo_messaging as messaging
 
 from fpgapool.common.messaging import rpc
 from fpgapool.conductor.calls import audits
+from fpgapool.conductor.calls import budgets
 from fpgapool.conductor.calls import groups
 from fpgapool.conductor.calls import operators
 from fpgapool.conductor.calls import services
@@ -19,6 +20,7 @@ class ConductorManager(
     sessions.SessionCalls,
     groups.GroupCalls,
     operators.OperatorCalls,
+    budgets.BudgetCalls,
     audits.AuditCalls,
     services.ServiceCalls,
 ):

@@ -12,6 +12,7 @@ from fpgapool.conf import agent
 from fpgapool.conf import api
 from fpgapool.conf import bitstream_cache
 from fpgapool.conf import bitstreams
+from fpgapool.conf import budget
 from fpgapool.conf import conductor
 from fpgapool.conf import database
 from fpgapool.conf import default
@@ -30,6 +31,7 @@ GROUPS = (
     default,
     conductor,
     quota,
+    budget,
     scheduler,
     agent,
     api,

@@ -192,6 +192,17 @@ class SessionLimitsChanged(Event):
 
 
 @model.value
+class TurnChanged(Event):
+    """A project gets slots before, after or unlike all others.
+
+    It applies only if the strategy shares the pool between projects.
+    """
+
+    project: str
+    turn: model.Turn
+
+
+@model.value
 class PowerCapsChanged(Event):
     """The caps on the power of slots. By default there are none."""
 

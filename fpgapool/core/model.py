@@ -306,6 +306,17 @@ class Phase(enum.Enum):
     DETACHED = states.DETACHED
 
 
+class Turn(enum.Enum):
+    """When a project may get slots."""
+
+    NORMAL = "normal"
+    #: It gets the slots that no other project takes, and gives them back at a
+    #: chunk border if another one waits.
+    LAST = "last"
+    #: It keeps the slots of its sessions, and gets no others.
+    NEVER = "never"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assignment:
     """A slot and its holder.

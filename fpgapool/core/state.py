@@ -50,6 +50,7 @@ from fpgapool.core import ordered
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
+from fpgapool.core.queues import sharing
 from fpgapool.core.rules import admission
 from fpgapool.core.rules import hardware
 from fpgapool.core.rules import holders
@@ -57,6 +58,7 @@ from fpgapool.core.rules import members
 from fpgapool.core.rules import owners
 from fpgapool.core.rules import preemption
 from fpgapool.core.rules import shunning
+from fpgapool.core.rules import turns
 from fpgapool.core.sizing import elasticity
 from fpgapool.core.sizing import groups as group_sizes
 from fpgapool.core.topology import slots
@@ -110,8 +112,11 @@ class PoolState:
         self._holders = holders.Holders(
             self._view, self._admission, self._members, self._outcome
         )
+        self._turns = turns.Turns(
+            self._view, self._admission, self._holders, self._outcome
+        )
         self._preemption = preemption.Preemption(
-            strategy, self._view, self._holders
+            strategy, self._view, self._holders, self._turns
         )
         self._shunning = shunning.Shunning(self._view, self._admission)
         self._hardware = hardware.Hardware(
@@ -234,6 +239,9 @@ class PoolState:
             if self._slots.barred_count(slots.shown_shapes(accelerator)):
                 return (codes.NO_ENABLED_SLOT,)
             return (codes.NO_HEALTHY_SLOT,)
+        accounts = self._view.accounts
+        if accounts is not None and accounts.is_passed(group.lane.project):
+            return (codes.BUDGET_EXHAUSTED,)
         if self._view.is_held(group.lane.project):
             return (codes.PROJECT_SESSION_LIMIT,)
         if not self._view.has_idle(group):
@@ -322,6 +330,8 @@ class PoolState:
             self._preemption.decide()
         if members is not None:
             called = members.call_back() if jobs.count else None
+            if called is None:
+                called = self._turns.call_back()
             if called is not None:
                 self._holders.call_back(called, codes.RESIZED)
             self._settle_groups()
@@ -363,20 +373,30 @@ class PoolState:
         if jobs.count and (
             self._slots.idle_total or view.accounts is not None
         ):
-            if view.power.is_set:
-                self._assign_within_caps()
-            else:
-                self._program(self._strategy.assign(view, view.now))
+            self._assign()
+            if view.accounts is not None and view.accounts.turns:
+                self._assign_last(view.accounts)
         self._outcome.pass_due = False
         self._look_s = self._next_look_s()
         jobs.look_s = math.inf
         jobs.forget_arrivals()
         view.touched.clear()
 
-    def _assign_within_caps(self) -> None:
+    def _assign(self) -> None:
         view = self._view
+        if not view.power.is_set:
+            self._program(self._strategy.assign(view, view.now))
+            return
         for _ in view.power.rounds(self._jobs.hosts):
             self._program(self._strategy.assign(view, view.now))
+
+    def _assign_last(self, accounts: sharing.Accounts) -> None:
+        """Give what is left to the projects whose turn is LAST."""
+        if self._turns.may_serve_last():
+            accounts.serve_last(True)
+            self._view.touch_idle()
+            self._assign()
+            accounts.serve_last(False)
 
     def _program(self, choices: abc.Iterable[strategy_api.Choice]) -> None:
         for choice in choices:
@@ -488,6 +508,7 @@ class PoolState:
             events.AcceleratorsChanged: self._on_accelerators,
             events.SessionLimitsChanged: self._on_session_limits,
             events.PowerCapsChanged: self._on_power_caps,
+            events.TurnChanged: self._turns.on_changed,
             events.HostUp: self._hardware.on_host_up,
             events.HostLost: self._hardware.on_host_lost,
             events.DeviceFailed: self._hardware.on_device_marked,

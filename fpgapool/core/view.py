@@ -170,7 +170,9 @@ class PoolView:
         return count > 0
 
     def is_held(self, project: str | None) -> bool:
-        """Return whether a project has reached its limit of slots."""
+        """Return whether a project may get no slot: it has reached its limit,
+        or it is not its turn.
+        """
         return self.accounts is not None and self.accounts.is_full(project)
 
     # -- for the pool ----------------------------------------------------

@@ -30,6 +30,7 @@ from fpgapool.objects.group import SetGoal as SetGoal
 from fpgapool.objects.group import UpdateGroup as UpdateGroup
 from fpgapool.objects.group import hosts_from as hosts_from
 from fpgapool.objects.instance import InstanceEntry as InstanceEntry
+from fpgapool.objects.notification import BudgetPayload as BudgetPayload
 from fpgapool.objects.notification import DevicePayload as DevicePayload
 from fpgapool.objects.notification import (
     GroupClientPayload as GroupClientPayload,

@@ -93,6 +93,17 @@ class GroupClientPayload(base.Payload):
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BudgetPayload(base.Payload):
+    """How much of a project's budget is used.
+
+    :param state: ``within``, ``near`` (at least 80 %) or ``exhausted``.
+    """
+
+    project_id: str
+    state: str
+
+
 #: All payloads that a notification may have.
 PAYLOADS = (
     HostPayload,
@@ -101,6 +112,7 @@ PAYLOADS = (
     SessionPayload,
     GroupPayload,
     GroupClientPayload,
+    BudgetPayload,
 )
 
 

@@ -115,9 +115,12 @@ class DryRun(base.Payload):
     :param expected_wait_s: expected wait; None if unknown, or if the request
         would be refused. Nine of ten waits lie between
         ``expected_wait_low_s`` and ``expected_wait_high_s``.
+    :param budget_pct: how much the session will probably take of what is left
+        of its project's budget; None: it has none, or the session would be
+        refused.
     """
 
-    VERSION = "1.1"
+    VERSION = "1.2"
 
     state: str
     reasons: tuple[str, ...] = ()
@@ -125,6 +128,7 @@ class DryRun(base.Payload):
     expected_wait_s: float | None = None
     expected_wait_low_s: float | None = base.added(1, None)
     expected_wait_high_s: float | None = base.added(1, None)
+    budget_pct: float | None = base.added(2, None)
 
 
 _RECORDED = [one.name for one in description.FIELDS.in_view if one.in_record]

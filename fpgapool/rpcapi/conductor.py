@@ -35,7 +35,7 @@ SINCE = dict.fromkeys(
     (
         *("accelerators_after", "end_sessions", "group_now", "hosts_now"),
         *("note_service", "pool_counts", "pool_hosts", "services_now"),
-        "usable_groups",
+        *("budgets_after", "get_budget", "set_budget", "usable_groups"),
     ),
     "1.1",
 )
@@ -459,6 +459,31 @@ class ConductorAPI(_PoolQuestions):
         """Set a project's limits (call); returns once they are durable.
 
         :param limits: new limits by resource; None restores the default.
+        """
+
+    @declared.sent_by("_ask")
+    def get_budget(self, project_id: str) -> dict[str, Any] | None:
+        """Return a project's budget and what is left of it (call).
+
+        :returns: the members of
+            :data:`fpgapool.vocabulary.budget.FIELDS`; None: it has none.
+        """
+
+    @declared.sent_by("_ask")
+    def budgets_after(self, project_id: str) -> list[dict[str, Any]]:
+        """Return the budgets that follow a project's, a page of them (call).
+
+        :returns: in order of the projects; empty if there are no more.
+        """
+
+    @declared.sent_by("_call")
+    def set_budget(
+        self, project_id: str, budget: Mapping[str, Any] | None
+    ) -> None:
+        """Set a project's budget (call); durable on return.
+
+        :param budget: see :func:`fpgapool.vocabulary.budget.checked`; None:
+            the default applies.
         """
 
     @declared.sent_by("_call")

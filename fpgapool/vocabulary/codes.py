@@ -102,6 +102,12 @@ INVALID_GROUP_SIZE = _code(
     "The sizes of a group contradict each other or are out of range.",
     400,
 )
+INVALID_BUDGET = _code(
+    "INVALID_BUDGET",
+    "The limits, the period or the action of a budget are invalid or out of "
+    "range.",
+    400,
+)
 INVALID_GOAL = _code(
     "INVALID_GOAL",
     "The goal of a group must be a rate, or a deadline and a number of "
@@ -206,6 +212,12 @@ QUOTA_EXCEEDED = _code(
     "QUOTA_EXCEEDED",
     "The project has reached a quota or its limit of connections to a group.",
     429,
+)
+BUDGET_EXHAUSTED = _code(
+    "BUDGET_EXHAUSTED",
+    "The project has used up its budget of this period.",
+    429,
+    waits=True,
 )
 QUOTAS_IN_KEYSTONE = _code(
     "QUOTAS_IN_KEYSTONE",
@@ -740,8 +752,13 @@ UNSUPPORTED_MEDIA_TYPE = _code(
 )
 PROJECT_NOT_FOUND = _code(
     "PROJECT_NOT_FOUND",
-    "The quota belongs to another project, and only administrators can see "
-    "it.",
+    "The quota or budget belongs to another project, and only "
+    "administrators can see it.",
+    404,
+)
+BUDGET_NOT_FOUND = _code(
+    "BUDGET_NOT_FOUND",
+    "The project has no budget of its own, and there is no default.",
     404,
 )
 ACCELERATOR_NOT_FOUND = _code(

@@ -63,6 +63,12 @@ def main(arguments: list[str]) -> int:
         help="in which schedules sessions take slots from others",
     )
     parser.add_argument(
+        "--budgets",
+        choices=tuple(_WHICH),
+        default="some",
+        help="in which schedules projects have budgets",
+    )
+    parser.add_argument(
         "--verbose", action="store_true", help="say what became of each"
     )
     parser.add_argument(
@@ -172,6 +178,7 @@ def _drawn(
     *,
     groups: bool | None = None,
     preempts: bool | None = None,
+    budgets: bool | None = None,
 ) -> typing.Any:
     from tests.world import faults
     from tests.world import schedule as schedules
@@ -180,6 +187,8 @@ def _drawn(
         groups = _WHICH[options.groups]
     if preempts is None:
         preempts = _WHICH[options.preemption]
+    if budgets is None:
+        budgets = _WHICH[options.budgets]
     return schedules.draw(
         seed,
         list(faults.FAULTS),
@@ -187,6 +196,7 @@ def _drawn(
         group_kinds=list(faults.GROUP_FAULTS),
         groups=groups,
         preempts=preempts,
+        budgets=budgets,
     )
 
 
@@ -243,6 +253,7 @@ def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
             options=options,
             groups=bug.groups or None,
             preempts=bug.preempts or None,
+            budgets=bug.budgets or None,
         )
         drawn = map(draw, itertools.count(1))
         play = _player(content, options)

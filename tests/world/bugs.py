@@ -24,12 +24,16 @@ from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import tasks
 from fpgapool.conductor.calls import sessions as session_calls
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import reconcile
 from fpgapool.conductor.decisions.assignments import reports
 from fpgapool.conductor.decisions.assignments import serving
+from fpgapool.conductor.decisions.budgets import book
+from fpgapool.conductor.decisions.budgets import keeping
+from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.hardware import operators
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import group_book
@@ -60,12 +64,14 @@ class Bug:
     :ivar problem: a part of what the world says of it.
     :ivar groups: it is in groups: all schedules have some.
     :ivar preempts: sessions take slots from others in all schedules.
+    :ivar budgets: projects have budgets in all schedules.
     """
 
     plant: _Plant
     problem: str
     groups: bool
     preempts: bool
+    budgets: bool
 
     def seen_in(self, result: run.Result) -> str | None:
         """Return what a world says of it, if it does, in one line."""
@@ -77,11 +83,15 @@ BUGS: dict[str, Bug] = {}
 
 
 def _bug(
-    problem: str, *, groups: bool = False, preempts: bool = False
+    problem: str,
+    *,
+    groups: bool = False,
+    preempts: bool = False,
+    budgets: bool = False,
 ) -> Callable[[_Plant], _Plant]:
     def note(plant: _Plant) -> _Plant:
         name = plant.__name__.replace("_", "-")
-        BUGS[name] = Bug(plant, problem, groups, preempts)
+        BUGS[name] = Bug(plant, problem, groups, preempts, budgets)
         return plant
 
     return note
@@ -89,6 +99,7 @@ def _bug(
 
 _group_bug = functools.partial(_bug, groups=True)
 _preemption_bug = functools.partial(_bug, preempts=True)
+_budget_bug = functools.partial(_bug, budgets=True)
 
 
 @_bug("a drained device has a holder")
@@ -700,3 +711,48 @@ def time_of_a_task_lost_with_its_desk_not_paid() -> None:
         expire(accounts, host_id, wanted, wanted, now)
 
     desk_accounts.DeskAccounts.expire_missing = careless  # type: ignore
+
+
+@_budget_bug("a project beyond its budget gets a slot")
+def slots_in_use_cost_nothing_yet() -> None:
+    charging.Charging.pending = (  # type: ignore[method-assign]
+        lambda _room, _hold: rules.NOTHING
+    )
+
+
+@_budget_bug("a project beyond its budget gets a slot")
+def the_core_does_not_hear_of_budgets() -> None:
+    keeping.Keeping._turn = (  # type: ignore[method-assign]
+        lambda *_args: None
+    )
+
+
+@_budget_bug("a new leader has forgotten what was used")
+def budgets_begin_anew_with_a_leader() -> None:
+    restore = book.BudgetBook.restore
+
+    def forgetful(
+        accounts: book.BudgetBook, pasts: typing.Any, now: float
+    ) -> None:
+        restore(accounts, pasts, now)
+        for account in accounts.accounts.values():
+            account.used = rules.NOTHING
+
+    book.BudgetBook.restore = forgetful  # type: ignore[method-assign]
+
+
+@_budget_bug("a budget does not know of all that was charged")
+def a_changed_budget_forgets_what_was_used() -> None:
+    put = book.BudgetBook.set
+
+    def forgetful(
+        accounts: book.BudgetBook,
+        project_id: str,
+        *args: typing.Any,
+    ) -> typing.Any:
+        rows = put(accounts, project_id, *args)
+        if project_id in accounts.accounts:
+            accounts.accounts[project_id].used = rules.NOTHING
+        return rows
+
+    book.BudgetBook.set = forgetful  # type: ignore[method-assign]

@@ -101,7 +101,7 @@ class Watcher:
         #: Revision and arrival of each session as they are durable.
         self._durable: dict[str, tuple[int, float]] = {}
         #: Sessions and generations of all slots that they ever had durably.
-        self._durable_slots: set[tuple[str, int]] = set()
+        self.durable_slots: set[tuple[str, int]] = set()
         #: Orders that agents gave back, as their slots' holders stayed.
         self._given_back: set[tuple[int, int]] = set()
         self._secrets: set[str] = set()
@@ -510,7 +510,7 @@ class Watcher:
                     row,
                 )
                 self._durable[row.session_id] = row.revision, row.queued_at
-                self._durable_slots.add((row.session_id, row.generation))
+                self.durable_slots.add((row.session_id, row.generation))
         except Broken as error:
             self._kernel.fail(f"the database: {error}", error)
 
@@ -576,7 +576,7 @@ class Watcher:
         known = self._homes.setdefault(key, home)
         check(known is home, "a session in two slots", said, known, home)
         check(
-            key in self._durable_slots,
+            key in self.durable_slots,
             "a client is let in before that is durable",
             said,
         )

@@ -51,6 +51,7 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 from tests.chaos import jobs
 from tests.harness import supervised
 from tests.world import broker as brokers
+from tests.world import budgets as world_budgets
 from tests.world import database as databases
 from tests.world import driver
 from tests.world import kernel as kernels
@@ -326,6 +327,7 @@ class Pool:
 
     :param database: an empty one, see :func:`databases.empty`.
     :param preempts: sessions take slots from others.
+    :param budgets: projects have budgets.
     """
 
     def __init__(
@@ -335,6 +337,7 @@ class Pool:
         directory: pathlib.Path,
         *,
         preempts: bool = False,
+        budgets: bool = False,
     ) -> None:
         self.kernel = kernel
         self.keys = keys_for(kernel.seed)
@@ -349,10 +352,12 @@ class Pool:
         persistence.MAX_WAITING_BATCHES = _WAITING_BATCHES
         names = [f"conductor{n + 1}" for n in range(schedules.CONDUCTORS)]
         policy = policy_for(kernel.seed)
-        more = {}
+        more: dict[str, dict[str, object]] = {}
+        if budgets:
+            more |= world_budgets.options(kernel.seed)
         if preempts:
             strategy = strategy_for(kernel.seed)
-            more = {**PREEMPTION, "conductor": {"strategy": strategy}}
+            more |= {**PREEMPTION, "conductor": {"strategy": strategy}}
             _with_short_quanta()
         self.configurations = {
             name: configuration(name, directory, self.keys, policy, more)

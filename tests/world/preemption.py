@@ -115,6 +115,12 @@ class Watcher:
             record.job,
         )
         accounts, job = view.accounts, record.job
+        if (
+            accounts.turns.get(holder.project) is model.Turn.LAST
+            and job.project not in accounts.turns
+        ):
+            # It has used up its budget, and others wait.
+            return
         before, after = holder.priority, job.priority
         if job.project != holder.project:
             before = accounts.priority_of(holder)

@@ -38,6 +38,7 @@ from tests.chaos import clients
 from tests.chaos import jobs
 from tests.chaos import judge
 from tests.world import api
+from tests.world import budgets
 from tests.world import database as databases
 from tests.world import faults
 from tests.world import group_invariants
@@ -88,6 +89,8 @@ class Result:
     :ivar trace: a digest of all that happened.
     :ivar virtual_s: how long it took there …
     :ivar taken: how often sessions have lost their slots to others.
+    :ivar used_s: how long sessions had slots where there are budgets, …
+    :ivar charged_s: … and for how long their projects were charged.
     """
 
     seed: int
@@ -97,6 +100,8 @@ class Result:
     real_s: float = 0.0
     steps: int = 0
     taken: int = 0
+    used_s: float = 0.0
+    charged_s: float = 0.0
     ends: dict[str, int] = dataclasses.field(default_factory=dict)
     tasks: int = 0
     task_ends: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -131,7 +136,11 @@ class World:
         self.schedule = schedule
         self.kernel = kernels.Kernel(schedule.seed)
         self.pool = pools.Pool(
-            self.kernel, database, directory, preempts=schedule.preempts
+            self.kernel,
+            database,
+            directory,
+            preempts=schedule.preempts,
+            budgets=schedule.budgets,
         )
         self.pool.apis += [
             api.Api(
@@ -152,6 +161,11 @@ class World:
         self.preemption = preemption.Watcher(self.watcher, schedule.seed)
         if schedule.preempts:
             self.preemption.install()
+        self.budgets = budgets.Watcher(
+            self.watcher, lambda: _stored(self.pool.database)
+        )
+        if schedule.budgets:
+            self.budgets.install()
         self.owners: list[groups.Owner] = []
         self.guests: list[groups.Guest] = []
         self.outcomes: list[clients.Outcome] = []
@@ -169,6 +183,8 @@ class World:
         self._begin_weather()
         self._begin_clients()
         self._begin_groups()
+        if self.schedule.budgets:
+            budgets.begin(kernel, pool.insist)
         for fault in self.schedule.faults:
             kernel.at(fault.begins_s, functools.partial(self._begin, fault))
         if not kernel.run(lambda: not self._busy, CLIENTS_S):
@@ -405,6 +421,11 @@ class World:
             outcomes = [
                 one for one in outcomes if one.code != codes.IDLE_TIMEOUT
             ]
+        if schedule.budgets:
+            # Who waits when a budget is used up may be refused.
+            outcomes = [
+                one for one in outcomes if one.code != codes.BUDGET_EXHAUSTED
+            ]
         broken = sum(one.kind == "slot-broken" for one in schedule.faults)
         if broken >= sessions.MAX_FAILED_SLOTS:
             # A session may have got one after the other, and ends by that.
@@ -584,6 +605,9 @@ def play(
     result.virtual_s = world.kernel.now_s
     result.steps = world.kernel.steps
     result.taken = world.preemption.taken.total()
+    if schedule.budgets:
+        result.used_s = world.budgets.used_s()
+        result.charged_s = world.budgets.charged_s()
     result.ends = dict(collections.Counter(one.code for one in world.outcomes))
     for guest in world.guests:
         result.tasks += guest.outcome.results

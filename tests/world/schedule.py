@@ -31,6 +31,8 @@ _BOARDS = [number for number, slots in enumerate(SLOTS) if slots]
 #: Of so many seeds, these have sessions that take slots from others. The
 #: seeds at which planted bugs are known to show are not among them.
 _PREEMPTING = (7, (0, 5))
+#: Of so many seeds, this one has budgets.
+_BUDGETED = (5, 3)
 #: One of so many, also none of those, has far more or less output than input.
 _SCALING_EVERY = 6
 _SCALING = tuple(driver.RATIOS)
@@ -195,6 +197,7 @@ class Schedule:
     :ivar weather: shares of messages that are lost, doubled and late.
     :ivar fails: shares of transactions that fail before and after.
     :ivar preempts: sessions take slots from others.
+    :ivar budgets: projects have budgets, and use them up.
     """
 
     seed: int
@@ -203,6 +206,7 @@ class Schedule:
     weather: tuple[float, float, float] = (0.0, 0.0, 0.0)
     fails: tuple[float, float] = (0.0, 0.0)
     preempts: bool = False
+    budgets: bool = False
     groups: tuple[Group, ...] = ()
     changes: tuple[Change, ...] = ()
     guests: tuple[Guest, ...] = ()
@@ -221,6 +225,8 @@ class Schedule:
     def text(self) -> str:
         """Return it as JSON, a line for each list."""
         document = dataclasses.asdict(self)
+        if not self.budgets:
+            del document["budgets"]
         parts = [
             f'"{name}": {json.dumps(part)}'
             for name in _PARTS
@@ -241,6 +247,7 @@ class Schedule:
             weather=tuple(document["weather"]),
             fails=tuple(document["fails"]),
             preempts=document.get("preempts", False),
+            budgets=document.get("budgets", False),
             **parts,
         )
 
@@ -266,6 +273,7 @@ def draw(
     group_kinds: Sequence[str] = (),
     groups: bool | None = None,
     preempts: bool | None = None,
+    budgets: bool | None = None,
 ) -> Schedule:
     """Return the schedule of a seed.
 
@@ -277,6 +285,7 @@ def draw(
         seeds.
     :param preempts: whether sessions take slots from others; None: in two of
         seven seeds.
+    :param budgets: whether projects have budgets; None: in one of five seeds.
     """
     rng = random.Random(f"schedule {seed}")
     is_rough = rng.random() < 0.5
@@ -301,6 +310,10 @@ def draw(
     if preempts is None:
         every, some = _PREEMPTING
         preempts = seed % every in some
+    if budgets is None:
+        every, which = _BUDGETED
+        budgets = seed % every == which
+    schedule = dataclasses.replace(schedule, budgets=budgets)
     return _with_preemption(schedule) if preempts else schedule
 
 

@@ -53,6 +53,8 @@ _Known: TypeAlias = db_api.SessionHead | objects.SessionView
 #: The first versions whose expected waits have ranges, and whose lists say why
 #: sessions wait.
 _WAITS_HAVE_RANGES = (1, 1)
+#: The first version in which dry runs tell of budgets.
+_BUDGETS = (1, 3)
 _LISTS_SAY_WHY = (1, 2)
 #: The first version whose clients may connect before the slot's holder has
 #: left.
@@ -318,6 +320,8 @@ def _dry_run(call: calls.Call) -> calls.Answer:
     if call.version >= _WAITS_HAVE_RANGES:
         told["expected_wait_low_s"] = found.expected_wait_low_s
         told["expected_wait_high_s"] = found.expected_wait_high_s
+    if call.version >= _BUDGETS:
+        told["budget_pct"] = found.budget_pct
     return calls.Answer(document={"dry_run": told})
 
 

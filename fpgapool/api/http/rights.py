@@ -162,6 +162,7 @@ _BITSTREAM = "/v1/bitstreams/{bitstream_id}"
 _GROUP = "/v1/groups/{group_id}"
 _SESSION = "/v1/sessions/{session_id}"
 
+BUDGETS_LIST_ALL = _list_all("budgets")
 BITSTREAMS_LIST_ALL = _list_all("bitstreams")
 BITSTREAMS_ALL_PROJECTS = _right(
     "bitstreams:all_projects",

@@ -169,7 +169,7 @@ DELETE_QUERY = common.record(
 )
 
 _DRY_RUN = common.record(
-    optional=["expected_wait_low_s", "expected_wait_high_s"],
+    optional=["expected_wait_low_s", "expected_wait_high_s", "budget_pct"],
     state=common.described(
         common.one_of(states.PREPARING, states.QUEUED, states.REJECTED),
         "State that the session would have: `PREPARING` if it would get a slot"
@@ -193,6 +193,13 @@ _DRY_RUN = common.record(
     expected_wait_high_s=common.described(
         {"type": ["number", "null"]},
         "Upper end of that range; since version 1.1.",
+    ),
+    budget_pct=common.described(
+        {"type": ["number", "null"]},
+        "Percentage of what is left of the project's budget that the session"
+        " will probably take, of the scarcest resource; more than 100: it is"
+        " not enough; null: the project has no budget, or the session would be"
+        " refused. Since version 1.2.",
     ),
 )
 DRY_RUN = common.record(dry_run=_DRY_RUN)

@@ -52,6 +52,8 @@ _RANGES_SINCE = (1, 1)
 #: The first version that tells how to connect to a slot whose holder is about
 #: to leave.
 _SUCCESSORS_SINCE = (1, 3)
+#: The first version whose dry runs tell of budgets.
+_BUDGETS_SINCE = (1, 3)
 
 _Document: typing.TypeAlias = apirequests.Document
 
@@ -381,7 +383,7 @@ class ApiDoor(doors.Door):
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
         wanted, since = _wanted(members)
-        self._requests.use_version(since, _RANGES_SINCE)
+        self._requests.use_version(since, _BUDGETS_SINCE)
         answer = self._requests.ask(
             "POST", "/sessions?dry_run=true", deadline_s, session=wanted
         )

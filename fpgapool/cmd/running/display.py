@@ -175,6 +175,16 @@ def _place_text(report: client.RunReport) -> str:
 
 def dry_run_text(found: client.DryRun) -> str:
     """Return the line about a dry run."""
+    text = _outcome_text(found)
+    if found.budget_pct is None:
+        return text
+    return (
+        f"{text}; it takes {found.budget_pct:.3g} % of what is left"
+        " of the project's budget"
+    )
+
+
+def _outcome_text(found: client.DryRun) -> str:
     reasons = ", ".join(found.reasons)
     if found.fits:
         return "a slot is free now"

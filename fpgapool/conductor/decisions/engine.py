@@ -10,6 +10,7 @@ messages. They do no I/O, and run in the pump's thread.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from oslo_log import log as logging
@@ -26,6 +27,8 @@ from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import reports
 from fpgapool.conductor.decisions.assignments import serving
 from fpgapool.conductor.decisions.assignments import succession
+from fpgapool.conductor.decisions.budgets import book as budget_book
+from fpgapool.conductor.decisions.budgets import keeping
 from fpgapool.conductor.decisions.hardware import accelerators
 from fpgapool.conductor.decisions.hardware import administration
 from fpgapool.conductor.decisions.hardware import hosts
@@ -48,6 +51,7 @@ class Engine:
 
     :param quotas: projects' limits until they have been read from Keystone;
         None: the limits are in the database, and the defaults in the settings.
+    :param pasts: what projects with budgets used before the newest day.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Engine:
         thresholds_bytes: Callable[[], Sequence[float]] = tuple,
         counts: conductor_counts.Counts | None = None,
         ahead_s: float = 0.0,
+        pasts: Mapping[str, budget_book.Past] | None = None,
     ) -> None:
         self.pool = pools.Pool(
             core,
@@ -72,9 +77,11 @@ class Engine:
             ahead_s=ahead_s,
         )
         self._snapshot: db_api.Snapshot | None = snapshot
+        self._pasts = pasts or {}
         room = self.pool.room
         self._charging = room(charging.Charging)
         self._serving = room(serving.Serving, _charging=self._charging)
+        self._keeping = room(keeping.Keeping, _charging=self._charging)
         self._succession = room(succession.Succession)
         self._hosts = room(hosts.Hosts, _serving=self._serving)
         self._desks = room(desks.Desks)
@@ -88,10 +95,15 @@ class Engine:
             _library=self._accelerators,
         )
         self._opening = room(
-            opening.Opening, _serving=self._serving, _charging=self._charging
+            opening.Opening,
+            _serving=self._serving,
+            _charging=self._charging,
+            _keeping=self._keeping,
         )
         self._operators = room(operators.Operators)
-        self._groups = room(groups.Groups, _serving=self._serving)
+        self._groups = room(
+            groups.Groups, _serving=self._serving, _keeping=self._keeping
+        )
         self._restoring = room(restoring.Restoring, _serving=self._serving)
         self.questions = questions.Questions(
             self.pool,
@@ -99,6 +111,7 @@ class Engine:
             self._serving,
             self._restoring,
             self._desks,
+            self._keeping,
             strategy_name,
         )
         #: Each room handles some of the inputs and instructions.
@@ -110,6 +123,7 @@ class Engine:
             self._opening,
             self._operators,
             self._groups,
+            self._keeping,
             self.pool.probation,
         )
         for one in self.rooms:
@@ -160,6 +174,7 @@ class Engine:
         )
         self._restoring.restore_sessions(snapshot)
         self._groups.restore(snapshot.assignments)
+        self._keeping.restore(self._pasts)
         pool.decide()
         self._desks.send_changes()
         pool.outbox.send(*map(effects.AskReport, pool.registry.hosts))
@@ -181,6 +196,7 @@ class Engine:
                 queries.append(item)
             else:
                 pool.link.handle(item)
+        self._keeping.look()
         pool.decide()
         if self._succession.choose():
             pool.decide()
@@ -212,6 +228,7 @@ class Engine:
         self._desks.tick()
         self._groups.end_clients(self._desks.absent_clients())
         pool.probation.end_overdue()
+        self._keeping.look_at_all()
         pool.decide()
         # Must follow decide(): tests use only slots that no session needs.
         pool.probation.begin_due()

@@ -12,6 +12,8 @@ from typing import Any
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions.budgets import book as budget_book
+from fpgapool.conductor.decisions.budgets import rules as budget_rules
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import model
 from fpgapool.db import api as db_api
@@ -205,6 +207,18 @@ class SetQuota:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SetBudget:
+    """An administrator sets a project's budget; None: the default applies.
+
+    :ivar past: what the project used before today.
+    """
+
+    project_id: str
+    budget: budget_rules.Budget | None
+    past: budget_book.Past
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class AdmitInstance:
     """An instance gets a token, or its flavor's limits have changed.
 
@@ -294,6 +308,7 @@ Input = (
     | Library
     | NewQuotas
     | SetQuota
+    | SetBudget
     | AdmitInstance
     | RevokeInstance
     | InstanceDeleted

@@ -16,6 +16,7 @@ from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import usage
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.budgets import book as budget_book
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
@@ -74,6 +75,9 @@ class Pool:
         )
         self.ledger = usage.Ledger(
             snapshot.usage, last_ids[db_api.UsageRecord]
+        )
+        self.budgets = budget_book.BudgetBook(
+            settings.default_budget, self.quotas, self.ledger
         )
         self.registry = registry.Registry()
         self.catalogue = bitstreams.Catalogue(

@@ -12,9 +12,11 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpgapool.common import exception
+from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import health
 from fpgapool.core import model
+from fpgapool.vocabulary import budget
 
 LOG = logging.getLogger(__name__)
 
@@ -33,6 +35,7 @@ def limits(conf: cfg.ConfigOpts) -> admission.PoolLimits:
             {name: conf.quota[name] for name in admission.RESOURCES},
             admission.FROM_DEFAULT,
         ),
+        "default_budget": default_budget(conf),
         "max_bitstreams_per_project": (
             None if max_bitstreams < 0 else max_bitstreams
         ),
@@ -53,6 +56,14 @@ def limits(conf: cfg.ConfigOpts) -> admission.PoolLimits:
         ),
     }
     return admission.PoolLimits(**{**same, **others})
+
+
+def default_budget(conf: cfg.ConfigOpts) -> rules.Budget | None:
+    """Return the default budget; None: there is none."""
+    found = {name: conf.budget[name] for name in budget.DEFAULTS}
+    if all(found[name] is None for name in budget.RESOURCES):
+        return None
+    return rules.Budget.of(budget.checked(found))
 
 
 def host_power_caps_w(option: Mapping[str, str]) -> dict[str, float]:

@@ -34,6 +34,7 @@ from fpgapool.conductor.outside import notifications
 from fpgapool.conductor.outside import placement_plan
 from fpgapool.conductor.outside import placement_sync
 from fpgapool.conductor.runtime import election
+from fpgapool.conductor.runtime import past_usage
 from fpgapool.conductor.runtime import persistence
 from fpgapool.conductor.runtime import pump
 from fpgapool.conductor.runtime import retention
@@ -155,6 +156,9 @@ class Term:
             thresholds_bytes=strategy_loading.thresholds_bytes(strategy),
             counts=self._counts,
             ahead_s=self._ahead_s,
+            pasts=past_usage.at_start(
+                self._database, snapshot, limits.default_budget
+            ),
         )
 
     def _new_others(

@@ -103,6 +103,8 @@ class Accounts:
         changed since the set was last cleared.
     :ivar all_changed: number of times that any project may have changed,
         whether or not ``changed`` has it.
+    :ivar turns: the turns of projects for which it is not NORMAL.
+    :ivar serves_last: whether the projects whose turn is LAST may get slots.
     """
 
     def __init__(self, options: ShareOptions) -> None:
@@ -111,6 +113,8 @@ class Accounts:
         self.round = 0
         self.changed: set[str] = set()
         self.all_changed = 0
+        self.turns: dict[str, model.Turn] = {}
+        self.serves_last = False
         self._default_limit: int | None = None
         self._limits: dict[str, int | None] = {}
         self._default_priority: int | None = 0
@@ -155,10 +159,36 @@ class Accounts:
         """Return how many slots a project may have; None: no limit."""
         return self._limits.get(project, self._default_limit)
 
+    def set_turn(self, project: str, turn: model.Turn) -> None:
+        """Set when a project may get slots."""
+        if turn is model.Turn.NORMAL:
+            self.turns.pop(project, None)
+        else:
+            self.turns[project] = turn
+        self.all_changed += 1
+
+    def serve_last(self, serves: bool) -> None:
+        """Let the projects whose turn is LAST get slots, or not."""
+        self.serves_last = serves
+        self.all_changed += 1
+
+    def is_passed(self, project: str | None) -> bool:
+        """Return whether it is not a project's turn."""
+        if not self.turns or project is None:
+            return False
+        turn = self.turns.get(project)
+        return turn is not None and not (
+            self.serves_last and turn is model.Turn.LAST
+        )
+
     def is_full(self, project: str | None) -> bool:
-        """Return whether a project has reached its limit of slots."""
+        """Return whether a project may get no slot, because it is not its
+        turn, or because it has reached its limit.
+        """
         if project is None:
             return False
+        if self.turns and self.is_passed(project):
+            return True
         limit = self.limit_of(project)
         return limit is not None and self.sessions(project) >= limit
 
@@ -167,9 +197,18 @@ class Accounts:
         account = self._accounts.get(project)
         return 0 if account is None else len(account.holds)
 
+    def holds_of(self, project: str) -> list[slots.Hold]:
+        """Return the slots that a project has."""
+        account = self._accounts.get(project)
+        return [] if account is None else list(account.holds.values())
+
     def lane_of(self, project: str) -> str | None:
         """Return the project if its jobs get their own lane; else None."""
-        if self.options.fair or self.limit_of(project) is not None:
+        if (
+            self.options.fair
+            or self.limit_of(project) is not None
+            or project in self.turns
+        ):
             return project
         return None
 

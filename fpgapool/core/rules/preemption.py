@@ -10,6 +10,7 @@ from fpgapool.core import model
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
 from fpgapool.core.rules import holders
+from fpgapool.core.rules import turns
 from fpgapool.vocabulary import codes
 
 # A slot computes for at least this many times its programming time.
@@ -40,10 +41,12 @@ class Preemption:
         strategy: strategy_api.Strategy,
         view: pool_view.PoolView,
         slot_holders: holders.Holders,
+        project_turns: turns.Turns,
     ) -> None:
         self._strategy = strategy
         self._view = view
         self._holders = slot_holders
+        self._turns = project_turns
         self.borders: dict[model.SlotId, int] = {}
         self.promised: dict[model.SlotId, model.JobId] = {}
 
@@ -97,6 +100,8 @@ class Preemption:
             job_id = self._strategy.challenger(
                 view, hold, self._spoken_for(), view.now
             )
+            if job_id is None:
+                job_id = self._turns.challenger(hold, self._spoken_for())
             if job_id is not None:
                 self.promised[slot.id] = job_id
                 self._holders.make_yield(hold, hold.record, codes.PREEMPTED)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Quotas and usage of projects."""
+"""Quotas, budgets and usage of projects."""
 
 from openstack import resource
 
 from fpgapool.osc.sdk import base
 from fpgapool.vocabulary import accounting
+from fpgapool.vocabulary import budget
 from fpgapool.vocabulary import fields
 
 _RESOURCES = fields.Fields(
@@ -26,6 +27,26 @@ class Quota(base.Resource):
     base_path = "/quotas"
     allow_fetch = True
     allow_delete = True
+
+    project_id = resource.Body("project_id", alternate_id=True)
+
+
+@base.described(budget.FIELDS)
+class Budget(base.Resource):
+    """How much a project may use in a period, and what is left.
+
+    ``slot_s``, ``bytes`` and ``energy_j`` have ``limit``, ``carried``,
+    ``used``, ``open`` and ``left``, or are None if they are not limited.
+    """
+
+    resource_key = "budget"
+    resources_key = "budgets"
+    base_path = "/budgets"
+    allow_fetch = True
+    allow_list = True
+    allow_delete = True
+
+    _query_mapping = base.query("project_id", "all_projects")
 
     project_id = resource.Body("project_id", alternate_id=True)
 

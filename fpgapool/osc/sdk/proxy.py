@@ -174,6 +174,33 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         """Reset all limits of a project to the defaults."""
         self._delete(accounting.Quota, project_id, ignore_missing=False)
 
+    def budgets(
+        self, **query: Any
+    ) -> Generator[accounting.Budget, None, None]:
+        """Return the budgets of projects.
+
+        :param query: ``project_id``, ``all_projects``.
+        """
+        return self._list(accounting.Budget, **query)
+
+    def get_budget(self, project_id: str) -> accounting.Budget:
+        """Return a project's budget, and what is left of it."""
+        return self._get(accounting.Budget, project_id)
+
+    def set_budget(self, project_id: str, **budget: Any) -> accounting.Budget:
+        """Set a project's budget.
+
+        :param budget: ``slot_s``, ``bytes``, ``energy_j``, ``period``,
+            ``action`` and ``carry_over``; what is omitted has its default.
+        """
+        return self._act(
+            accounting.Budget, project_id, "PUT", json={"budget": budget}
+        )
+
+    def delete_budget(self, project_id: str) -> None:
+        """Delete a project's budget, so that the default applies."""
+        self._delete(accounting.Budget, project_id, ignore_missing=False)
+
     def usage(self, **query: Any) -> Generator[accounting.Usage, None, None]:
         """Return the usage of projects, by day, project and accelerator.
 

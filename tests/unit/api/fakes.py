@@ -24,6 +24,8 @@ from fpgapool.api import routes
 from fpgapool.api.backends import waiters
 from fpgapool.api.http import microversion
 from fpgapool.common import exception
+from fpgapool.conductor.decisions.budgets import book as budgets
+from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import group_book
@@ -162,6 +164,7 @@ class FakeConductor:
         )
         self.running: set[str] = set()
         self.quotas: dict[str, dict[str, int]] = {}
+        self.budgets: dict[str, dict[str, Any]] = {}
         self.groups = group_book.GroupBook()
         #: Of each group, and their revision.
         self.group_hosts: tuple[objects.GroupHost, ...] = ()
@@ -296,6 +299,32 @@ class FakeConductor:
             if limit is not None:
                 own[resource] = limit
 
+    def get_budget(self, project_id: str) -> dict[str, Any] | None:
+        self._fail()
+        return self.budgets.get(project_id)
+
+    def budgets_after(self, project_id: str) -> list[dict[str, Any]]:
+        self._fail()
+        later = sorted(one for one in self.budgets if one > project_id)
+        return [self.budgets[one] for one in later[:2]]
+
+    def set_budget(
+        self, project_id: str, budget: Mapping[str, Any] | None
+    ) -> None:
+        self._fail()
+        if budget is None:
+            del self.budgets[project_id]
+            return
+        self.budgets[project_id] = budgets.document(
+            budgets.Account(
+                project_id=project_id,
+                budget=rules.Budget.of(budget),
+                own=True,
+                begin=datetime.date(2030, 6, 1),
+                used=rules.Amounts(slot_s=4.0),
+            )
+        )
+
     def change_bitstream(self, change: bitstream.BitstreamChange) -> None:
         self._fail()
         try:
@@ -319,6 +348,7 @@ class FakeConductor:
             quota_of=lambda _project_id: self.quota,
             find_accelerator=lambda name, _project_id: name,
             is_stateless=lambda key: key == "copy",
+            check_budget=lambda _project_id: None,
         )
         try:
             for row in self.groups.planned(change, around):

@@ -14,6 +14,7 @@ from typing import Any
 from fpgapool import strategies
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import state as core_state
 from fpgapool.core.queues import sharing
@@ -294,7 +295,9 @@ class Pool:
         )
         self.engine = engine.Engine(
             core_state.PoolState(strategy, first_generation=1 << 32),
-            admission.PoolLimits(),
+            admission.PoolLimits(
+                default_budget=rules.Budget(limits=rules.Limits(slot_s=10**9))
+            ),
             _snapshot(found),
             "wra",
         )

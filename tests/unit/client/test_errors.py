@@ -95,6 +95,7 @@ GROUPED = {
         "BITSTREAM_TOO_LARGE SIGNATURE_REQUIRED INVALID_SIGNATURE",
         "INVALID_DECLARATION LENGTH_REQUIRED UPLOAD_INCOMPLETE",
         "TOO_MANY_UPLOADS STORE_UNAVAILABLE STORE_FAILED QUOTAS_IN_KEYSTONE",
+        "INVALID_BUDGET BUDGET_NOT_FOUND",
         "PATH_NOT_FOUND METHOD_NOT_ALLOWED NOT_ACCEPTABLE BODY_TOO_LARGE",
         "UNSUPPORTED_MEDIA_TYPE PROJECT_NOT_FOUND HOST_NOT_FOUND",
         "DEVICE_NOT_FOUND SLOT_NOT_FOUND FEWER_THAN_RESERVED SLOT_IN_USE",
@@ -116,7 +117,8 @@ def test_each_code_has_a_class_or_is_grouped() -> None:
     places = [
         OWN,
         frozenset(errors.CAUSES),
-        frozenset(reasons - {codes.NO_COMPATIBLE_SLOT}),
+        # These are refusals, too.
+        reasons.difference((codes.NO_COMPATIBLE_SLOT, codes.BUDGET_EXHAUSTED)),
         *GROUPED.values(),
     ]
     assert frozenset().union(*places) == frozenset(codes.ERRORS)

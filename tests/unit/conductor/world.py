@@ -25,6 +25,7 @@ from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.conductor.decisions.views import questions
+from fpgapool.conductor.runtime import past_usage
 from fpgapool.core import health
 from fpgapool.core import state as core_state
 from fpgapool.core.queues import sharing
@@ -40,6 +41,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.harness import holders
 from tests.harness import pool_invariants
+from tests.unit.conductor import past
 
 PROFILE = objects.AcceleratorProfile(
     name="copy",
@@ -519,6 +521,11 @@ class Conductor:
             thresholds_bytes=lambda: THRESHOLDS_BYTES,
             counts=self.counts,
             ahead_s=self.ahead_s,
+            pasts=past_usage.at_start(
+                past.Usage(self.rows["usage"].values()),
+                snapshot,
+                self.settings.default_budget,
+            ),
         )
         self._take(self.engine.start(self.now))
 

@@ -16,6 +16,7 @@ from fpgapool.api import routes
 from fpgapool.common.messaging import freshness
 from fpgapool.common.messaging import rpc
 from fpgapool.common.messaging import signing
+from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.db import migration
 from fpgapool.objects import base
@@ -184,7 +185,11 @@ def _has_payloads(wire: Wire, method: str) -> bool:
 
 
 def _answers(topic: str) -> dict[str, Any]:
-    pool = world.Conductor([world.FakeAgent(samples.HOST_UUID, 2)])
+    limits = rules.Limits(slot_s=1000, bytes=2**40)
+    pool = world.Conductor(
+        [world.FakeAgent(samples.HOST_UUID, 2)],
+        default_budget=rules.Budget(limits=limits),
+    )
     pool.open(samples.HOST_UUID)
     view = samples.payload(objects.SessionView).to_primitive()
     answers = {
@@ -195,6 +200,8 @@ def _answers(topic: str) -> dict[str, Any]:
     hosts = pool.hardware().summary(now["unusable_slots"])
     return answers | {
         "changed_sessions": {"changed": [view], "unknown": ["unknown"]},
+        "get_budget": pool.ask.budgets.document("p"),
+        "budgets_after": pool.ask.budgets.documents_after("", 9),
         "get_quota": quotas.document(pool.memory.quotas.of("p")),
         "hosts_now": pool.ask.hosts_now([samples.HOST_UUID]),
         "pool_counts": pool.ask.counts(),
@@ -222,7 +229,10 @@ def _answer(hints: dict[str, Any]) -> Any:
         return None
     found = samples.value("", "answer", type_)
     if isinstance(found, list):
-        return [one.to_primitive() for one in found]
+        return [
+            one.to_primitive() if isinstance(one, base.Payload) else one
+            for one in found
+        ]
     return found.to_primitive() if isinstance(found, base.Payload) else found
 
 

@@ -46,6 +46,7 @@ _FIXED: dict[str, Any] = {
     "resource": "sessions",
     "secret_sha256": "ef" * 32,
     "sessions.state": "ACTIVE",
+    "set_budget.budget": {"slot_s": 5, "period": "week"},
     "set_quota.limits": {"sessions": 5},
     "token_hash": "ab" * 32,
     "token_nonce": "cd" * 16,

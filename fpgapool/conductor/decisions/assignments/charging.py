@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import usage
 from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
@@ -36,6 +38,46 @@ class Charging(parts.Room):
             ended_at,
             slot_s=max(ended_at - hold.charged_at, 0.0),
             energy_j=self._energy_j(hold, ended_at),
+        )
+
+    def pending(self, hold: holds.Hold) -> rules.Amounts:
+        """Return what would be charged if a slot was released now."""
+        now = self._clock.now
+        if isinstance(hold, holds.Member):
+            slot_s, new_bytes = now - hold.charged_at, 0
+        elif isinstance(hold, sessions.SessionHold) and hold.former is None:
+            slot_s = now - hold.assigned_at
+            new_bytes = max(
+                sum(hold.reported_bytes) - sum(hold.booked_bytes), 0
+            )
+        else:
+            return rules.NOTHING
+        energy_j = self._energy_j(hold, now) or 0.0
+        return rules.Amounts(max(slot_s, 0.0), new_bytes, energy_j)
+
+    def estimate(
+        self,
+        claimed_bytes: int,
+        profile: objects.AcceleratorProfile,
+        slot_s: float,
+        shapes: Iterable[str],
+    ) -> rules.Amounts:
+        """Return what a session would be charged.
+
+        :param slot_s: the time for which it holds a slot.
+        :param shapes: the slots that it may get; the least power counts.
+        """
+        powers_w = [
+            power_w
+            for shape in shapes
+            if not profile.shapes or shape in profile.shapes
+            if (power_w := platforms.active_w(profile.platforms, shape))
+            is not None
+        ]
+        return rules.Amounts(
+            slot_s,
+            claimed_bytes * (1 + profile.return_ratio),
+            min(powers_w, default=0.0) * slot_s,
         )
 
     def charge_so_far(self, hold: sessions.SessionHold) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from typing import Self
 
 from fpgapool import objects
+from fpgapool.conductor.decisions.budgets import rules as budget_rules
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import events
 from fpgapool.core import health
@@ -26,6 +27,8 @@ from fpgapool.vocabulary import states
 class PoolLimits:
     """Limits of the pool: the options of the same names in ``[conductor]``.
 
+    :ivar default_budget: the budget of projects without their own; None: they
+        have none.
     :ivar learn_overruns: whether claims are corrected; see
         :class:`~fpgapool.core.queues.overruns.Overruns`.
     :ivar quantum_bytes: minimum input bytes between two borders, the points
@@ -44,6 +47,7 @@ class PoolLimits:
     default_quota: ProjectQuota = dataclasses.field(
         default_factory=lambda: ProjectQuota()
     )
+    default_budget: budget_rules.Budget | None = None
     claim_slack: float = 0.1
     learn_overruns: bool = True
     idle_timeout_s: float = 60.0

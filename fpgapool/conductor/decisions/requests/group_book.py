@@ -33,12 +33,14 @@ class GroupContext:
 
     :ivar find_accelerator: returns an accelerator's key, given its name and
         the project; raises Rejected if the project cannot use it.
+    :ivar check_budget: raises Rejected if a project's budget is used up.
     """
 
     now: float
     quota_of: Callable[[str], admission.ProjectQuota]
     find_accelerator: Callable[[str, str], str]
     is_stateless: Callable[[str], bool]
+    check_budget: Callable[[str], None]
 
 
 class GroupBook:
@@ -184,6 +186,7 @@ class GroupBook:
         )
         self._check(new, context)
         _check_goal_of(new)
+        context.check_budget(new.project_id)
         quota = context.quota_of(new.project_id)
         used = self.in_use(new.project_id)
         admission.check_quota("groups", quota.groups, used["groups"], 1)

@@ -15,6 +15,7 @@ from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving
+from fpgapool.conductor.decisions.budgets import keeping
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
@@ -43,6 +44,7 @@ class Groups(parts.Room):
     _groups: group_book.GroupBook
     _holds: holds.Holds
     _serving: serving.Serving
+    _keeping: keeping.Keeping
 
     def restore(self, rows: Iterable[db_api.AssignmentRecord]) -> None:
         """Restore the groups and their slots from the database."""
@@ -88,6 +90,7 @@ class Groups(parts.Room):
             quota_of=self._quotas.of,
             find_accelerator=self._accelerator,
             is_stateless=self._catalogue.is_stateless,
+            check_budget=self._keeping.check,
         )
 
     def _accelerator(self, name: str, project_id: str) -> str:

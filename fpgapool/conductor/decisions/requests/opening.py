@@ -24,6 +24,8 @@ from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.budgets import keeping
+from fpgapool.conductor.decisions.budgets import rules as budget_rules
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
@@ -65,6 +67,7 @@ class Opening(parts.Room):
     _waits: expected_waits.ExpectedWaits
     _overruns: overruns.Overruns
     _charging: charging.Charging
+    _keeping: keeping.Keeping
     _serving: servings.Serving
 
     def __post_init__(self) -> None:
@@ -177,6 +180,7 @@ class Opening(parts.Room):
             raise admission.Rejected(
                 codes.QUEUE_FULL, "the queue is full; try again later"
             )
+        self._keeping.check(project_id)
         quota = self._quotas.of(project_id)
         admission.check_quota(
             "queued requests", quota.queued, book.queued[project_id], 1
@@ -239,7 +243,23 @@ class Opening(parts.Room):
             snapshot = what_if.Snapshot(self._core)
         except what_if.NotCopyable as error:
             raise exception.DryRunUnsupported(reason=str(error)) from error
-        return lambda: _dry_run_of(snapshot.ask(job), wait)
+        share = self._keeping.taken_pct(
+            request.project_id, self._estimate(checked)
+        )
+        return lambda: _dry_run_of(snapshot.ask(job), wait, share)
+
+    def _estimate(self, request: objects.OpenRequest) -> budget_rules.Amounts:
+        """Return what a session will use at least, in the fastest slot."""
+        profile = self._catalogue.profiles[request.accelerator]
+        view = self._core.view
+        wanted = view.accelerators[request.accelerator]
+        return self._charging.estimate(
+            request.claimed_bytes,
+            profile,
+            view.least_programming_s(wanted)
+            + request.claimed_bytes / view.best_peak_bytes_per_s(wanted),
+            view.slots.known_shapes(),
+        )
 
     def _origin(self, request: objects.OpenRequest) -> str | None:
         """Return the host where a request's data is.
@@ -522,13 +542,15 @@ class Opening(parts.Room):
 
 
 def _dry_run_of(
-    found: what_if.Prediction, wait: expected_waits.Wait | None
+    found: what_if.Prediction,
+    wait: expected_waits.Wait | None,
+    budget_pct: float | None,
 ) -> objects.DryRun:
     match found.status.verdict:
         case model.Verdict.OK:
             state, wait = states.PREPARING, expected_waits.NONE
         case model.Verdict.NEVER:
-            state, wait = states.REJECTED, None
+            state, wait, budget_pct = states.REJECTED, None, None
         case model.Verdict.NOT_NOW:
             state = states.QUEUED
     return objects.DryRun(
@@ -536,6 +558,7 @@ def _dry_run_of(
         reasons=found.status.reasons,
         message=found.message,
         **expected_waits.members(wait),
+        budget_pct=budget_pct,
     )
 
 

@@ -95,9 +95,16 @@ class QuotaBook:
                 hard_limit=limit,
             )
             changed.append(rows[resource])
-        if changed:
+        if changed and self.kept_here:
             self._quotas = self._of_rows()
         return changed
+
+    def stored(self) -> dict[str, dict[str, int | None]]:
+        """Return the values of all rows, by project and resource."""
+        return {
+            project_id: {name: row.hard_limit for name, row in rows.items()}
+            for project_id, rows in self._rows.items()
+        }
 
 
 def check_limits(limits: Any) -> dict[str, int | None]:

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import Any
 
+from fpgapool.conductor.decisions.budgets import stored
 from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.db import api as db_api
@@ -45,6 +46,7 @@ GROUP_DELETE = "group.delete"
 GROUP_CLIENT_ATTACH = "group.client.attach"
 GROUP_CLIENT_REVOKE = "group.client.revoke"
 GROUP_CLIENT_END = "group.client.end"
+BUDGET_UPDATE = "budget.update"
 
 # Event types of sessions that have not ended, by state.
 _STEPS = {
@@ -80,6 +82,7 @@ EVENTS: dict[str, type[base.Payload]] = {
             GROUP_CLIENT_REVOKE,
             GROUP_CLIENT_END,
         ),
+        notification.BudgetPayload: (BUDGET_UPDATE,),
     }.items()
     for type_ in types
 }
@@ -148,6 +151,11 @@ class Journal:
         self._faults: dict[int, str] = {}
         self._groups = {one.id: one for one in snapshot.groups}
         self._clients = {one.id for one in snapshot.group_clients}
+        self._budgets = {
+            row.project_id: row.hard_limit
+            for row in snapshot.quotas
+            if row.resource == stored.STATE
+        }
         self._note_faults(snapshot.faults)
 
     def events(
@@ -159,6 +167,7 @@ class Journal:
             *self._of_slots(changes),
             *self._of_groups(changes),
             *self._of_clients(changes),
+            *self._of_budgets(changes),
         ]
         for record in changes.rows(db_api.SessionRecord):
             if record.id not in withdrawn:
@@ -252,6 +261,18 @@ class Journal:
                     GROUP_CLIENT_END if has_ended else GROUP_CLIENT_REVOKE,
                     gone,
                 )
+
+    def _of_budgets(self, changes: db_api.Changes) -> Iterator[Event]:
+        for new in changes.rows(db_api.QuotaRecord):
+            if new.resource != stored.STATE:
+                continue
+            if self._budgets.get(new.project_id) != new.hard_limit:
+                self._budgets[new.project_id] = new.hard_limit
+                payload = notification.BudgetPayload(
+                    project_id=new.project_id,
+                    state=stored.read_state(new.hard_limit),
+                )
+                yield Event(BUDGET_UPDATE, payload)
 
     def _of_session(self, new: db_api.SessionRecord) -> Iterator[Event]:
         last_state = self._states.get(new.id) or self._ended.get(new.id)

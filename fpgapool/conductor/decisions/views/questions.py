@@ -20,6 +20,7 @@ from fpgapool.conductor.decisions import restoring
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.budgets import keeping
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import opening as openings
 from fpgapool.conductor.decisions.requests import sessions
@@ -50,6 +51,7 @@ class Questions:
     _serving: servings.Serving
     _restoring: restoring.Restoring
     _desks: desks.Desks
+    budgets: keeping.Keeping
     _strategy_name: str
 
     def __post_init__(self) -> None:
@@ -274,6 +276,7 @@ class Questions:
             reservations=summary.reservations_by_state(
                 pool.registry, pool.core.view.reservations.pending
             ),
+            budgets=self.budgets.counts(),
             local_reserve={"kept": kept, "open": most - kept},
             groups=summary.groups(
                 pool.groups.groups.values(),

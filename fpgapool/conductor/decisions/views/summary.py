@@ -62,6 +62,7 @@ class Figures:
         count as ``host_down``.
     :ivar clocks_behind_s: how far each host's clock is behind the leader's.
     :ivar reservations: number of reserved slots: ``ready`` and ``pending``.
+    :ivar budgets: number of budgets by state.
     :ivar local_reserve: number of slots that may be kept for sessions of
         their own hosts: those ``kept``, and those ``open`` to others.
     """
@@ -76,6 +77,7 @@ class Figures:
     devices: Mapping[str, int]
     reservations: Mapping[str, int]
     groups: Mapping[str, GroupFigures]
+    budgets: Mapping[str, int]
     local_reserve: Mapping[str, int]
 
 

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Budgets in a world: what operators set, and what must hold of them."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions.assignments import charging
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.budgets import book
+from fpgapool.conductor.decisions.budgets import keeping
+from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.db import api as db_api
+from fpgapool.vocabulary import budget
+from tests.world import invariants
+from tests.world import kernel as kernels
+
+check = invariants.check
+
+_PLENTY = 100_000
+_LITTLE = 20
+#: Seconds that differ by less are the same.
+_ROUNDING_S = 1e-6
+
+
+def action_for(seed: object) -> str:
+    """Return what happens to projects that have used up their budgets."""
+    number = seed if isinstance(seed, int) else 0
+    return budget.ACTIONS[number // 3 % len(budget.ACTIONS)]
+
+
+def options(seed: object) -> dict[str, dict[str, object]]:
+    """Return the default budget, which sessions use up."""
+    return {
+        "budget": {
+            "slot_s": _LITTLE,
+            "action": action_for(seed),
+            "period": budget.MONTH,
+        }
+    }
+
+
+#: What operators set: when, for which project.
+_CHANGES: tuple[tuple[float, str, dict[str, object] | None], ...] = (
+    (10.0, "p1", {"slot_s": 3 * _LITTLE}),
+    (16.0, "p2", {"slot_s": 2 * _LITTLE, "action": budget.IDLE_ONLY}),
+    (22.0, "p1", {"slot_s": 1, "bytes": 1}),
+    (28.0, "p1", None),
+    # So that all who wait can be served in the end.
+    (40.0, "p1", {"slot_s": _PLENTY}),
+    (40.0, "p2", {"slot_s": _PLENTY, "action": budget.FINISH}),
+)
+
+
+def begin(kernel: kernels.Kernel, insist: Callable[..., None]) -> None:
+    """Have operators set budgets.
+
+    :param insist: asks the conductor until it answers.
+    """
+    for at_s, project_id, new in _CHANGES:
+
+        def ask(
+            project_id: str = project_id,
+            new: Mapping[str, object] | None = new,
+        ) -> None:
+            insist(lambda conductor: conductor.set_budget(project_id, new))
+
+        kernel.at(at_s, ask)
+
+
+def _slot_s(rows: typing.Iterable[typing.Any]) -> float:
+    return sum(row.slot_s for row in rows)
+
+
+class Watcher:
+    """Watches the budgets of a world."""
+
+    def __init__(
+        self,
+        watcher: invariants.Watcher,
+        stored: Callable[[], db_api.Database],
+    ) -> None:
+        self._watcher = watcher
+        self._stored = stored
+        self._seen: dict[pools.Pool, set[int]] = {}
+        #: By session and generation, and whether it was heard of late.
+        self._used_s: dict[tuple[str, int, bool], float] = {}
+        #: The leaders' ledgers, in order.
+        self._ledgers: dict[object, int] = {}
+        self._used_by: dict[tuple[str, int, bool], int] = {}
+
+    def install(self) -> None:
+        """Watch from now on, for good."""
+        wrap = self._watcher.wrap
+        wrap(keeping.Keeping, "restore", self._restored)
+        wrap(engine.Engine, "start", self._begun)
+        wrap(engine.Engine, "process", self._decided)
+        wrap(engine.Engine, "tick", self._decided)
+        wrap(charging.Charging, "charge", self._left)
+        wrap(charging.Charging, "charge_late", self._left_late)
+
+    # A new leader.
+
+    def _restored(
+        self, _none: None, room: keeping.Keeping, _pasts: object
+    ) -> None:
+        self._ledgers[room._ledger] = len(self._ledgers)
+        database = self._stored()
+        durable = {
+            row.project_id: book.amounts(row)
+            for row in database.sum_usage(keys=("project_id",), limit=100)
+        }
+        for project_id, account in room._budgets.accounts.items():
+            wanted = durable.get(project_id, (0.0, 0.0, 0.0))
+            check(
+                all(
+                    abs(one - other) < _ROUNDING_S
+                    for one, other in zip(account.used, wanted, strict=True)
+                ),
+                "a new leader has forgotten what was used",
+                account,
+                wanted,
+            )
+
+    def _begun(
+        self, _effects: object, brain: engine.Engine, _now: float
+    ) -> None:
+        self._seen[brain.pool] = {
+            hold.generation for hold in brain.pool.holds.with_successors()
+        }
+
+    # Slots.
+
+    def _decided(
+        self, _effects: effects.Effects, brain: engine.Engine, *args: object
+    ) -> None:
+        pool, now = brain.pool, typing.cast(float, args[-1])
+        seen = self._seen[pool]
+        new = [
+            hold
+            for hold in pool.holds.with_successors()
+            if hold.generation not in seen
+        ]
+        for hold in new:
+            seen.add(hold.generation)
+        for account in pool.budgets.accounts.values():
+            self._check_account(pool, account, now, new)
+
+    def _check_account(
+        self,
+        pool: pools.Pool,
+        account: book.Account,
+        now: float,
+        new: list[holds.Hold],
+    ) -> None:
+        project_id = account.project_id
+        rows = pool.ledger.rows_of(project_id)
+        charged_s = _slot_s(row for row in rows if row.day >= account.begin)
+        check(
+            charged_s - _ROUNDING_S <= account.used.slot_s,
+            "a budget does not know of all that was charged",
+            account,
+            charged_s,
+        )
+        limit = account.budget.limits.slot_s
+        if limit is None or account.budget.action == budget.IDLE_ONLY:
+            return
+        got = [one for one in new if _project_of(one) == project_id]
+        if not got:
+            return
+        open_s = sum(
+            _open_s(one, now)
+            for one in pool.holds.values()
+            if _project_of(one) == project_id
+        )
+        check(
+            charged_s + open_s < limit + _ROUNDING_S,
+            "a project beyond its budget gets a slot",
+            account,
+            charged_s,
+            open_s,
+            got,
+        )
+
+    # What was used.
+
+    def _left(
+        self,
+        _none: None,
+        room: charging.Charging,
+        hold: sessions.SessionHold,
+        ended_at: float,
+        _result: object,
+    ) -> None:
+        used_s = ended_at - hold.assigned_at
+        key = hold.session.session_id, hold.generation, False
+        self._note(room, key, used_s)
+
+    def _left_late(
+        self,
+        _none: None,
+        room: charging.Charging,
+        session: sessions.Session,
+        result: objects.SessionResult,
+    ) -> None:
+        if session.started_at is None and result.started_at is not None:
+            used_s = max(result.finished_at - result.started_at, 0.0)
+            key = result.session_id, result.generation, True
+            self._note(room, key, used_s)
+
+    def _note(
+        self,
+        room: charging.Charging,
+        key: tuple[str, int, bool],
+        used_s: float,
+    ) -> None:
+        """Note a use; of a leader that cannot write any more, the next one
+        charges it.
+        """
+        number = self._ledgers[room._ledger]
+        if number >= self._used_by.get(key, 0):
+            self._used_by[key] = number
+            self._used_s[key] = used_s
+
+    def used_s(self) -> float:
+        """Return for how long sessions had slots.
+
+        What a former leader decided and could not write never happened.
+        """
+        durable = self._watcher.durable_slots
+        return sum(
+            used_s
+            for (session_id, generation, _), used_s in self._used_s.items()
+            if (session_id, generation) in durable
+        )
+
+    def charged_s(self) -> float:
+        """Return for how long sessions had slots, by the database."""
+        rows = self._stored().sum_usage(keys=("project_id",), limit=100)
+        return sum(
+            row.slot_s - row.group_busy_s - row.group_idle_s for row in rows
+        )
+
+
+def _project_of(hold: holds.Hold) -> str:
+    if isinstance(hold, sessions.SessionHold):
+        return hold.session.project_id
+    if isinstance(hold, holds.Member):
+        return hold.group.project_id
+    return ""
+
+
+def _open_s(hold: holds.Hold, now: float) -> float:
+    if isinstance(hold, holds.Member):
+        return max(now - hold.charged_at, 0.0)
+    return max(now - hold.assigned_at, 0.0)
