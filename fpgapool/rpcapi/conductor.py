@@ -33,9 +33,9 @@ VERSION = "1.1"
 #: The version that introduced each method, if not the first one.
 SINCE = dict.fromkeys(
     (
-        *("accelerators_after", "end_sessions", "group_now", "hosts_now"),
-        *("note_service", "pool_counts", "pool_hosts", "services_now"),
-        "usable_groups",
+        *("accelerators_after", "end_sessions", "get_share", "group_now"),
+        *("hosts_now", "note_service", "pool_counts", "pool_hosts"),
+        *("services_now", "usable_groups"),
     ),
     "1.1",
 )
@@ -449,6 +449,19 @@ class ConductorAPI(_PoolQuestions):
         """Return a project's effective limits (call).
 
         :param project_id: None: return the default limits.
+        """
+
+    @declared.sent_by("_ask")
+    def get_share(
+        self, project_id: str, *, session_id: str = ""
+    ) -> dict[str, Any]:
+        """Return a project's share (call).
+
+        :param session_id: the session of the project of which to say what is
+            before it; empty: none.
+        :returns: the members of
+            :data:`fpgapool.vocabulary.accounting.SHARE` that do not begin with
+            ``used``.
         """
 
     @declared.sent_by("_call")

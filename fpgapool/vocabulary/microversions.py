@@ -8,6 +8,7 @@ VERSIONS = (
     "1.0",  # Release 1.0.0.
     "1.1",  # The pool in numbers, and pages of its hosts.
     "1.2",  # Who has a session, why it waits or where it is, all services.
+    "1.3",  # A project's share.
 )
 OLDEST = VERSIONS[0]
 NEWEST = VERSIONS[-1]

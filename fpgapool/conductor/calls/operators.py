@@ -150,6 +150,16 @@ class OperatorCalls(base.Calls):
         )
 
     @base.call
+    def get_share(
+        self, ctxt: Any, project_id: Any, session_id: str
+    ) -> dict[str, Any]:
+        """Return a project's share."""
+        checks.check_project(project_id)
+        return self._ask(
+            lambda asked: asked.share(project_id, session_id), durable=False
+        )
+
+    @base.call
     def set_quota(self, ctxt: Any, project_id: Any, limits: Any) -> None:
         """Set a project's limits; answers when the change is durable."""
         checks.check_project(project_id)

@@ -85,6 +85,7 @@ EXPECTED = {
     "fpgapool:quotas:defaults": _READERS,
     "fpgapool:quotas:update": ("admin", "admin"),
     "fpgapool:quotas:delete": ("admin", "admin"),
+    "fpgapool:shares:get": _READERS,
     "fpgapool:usage:list": _READERS,
     "fpgapool:usage:list:all_projects": ("admin", "admin"),
     "fpgapool:services:list": _OPERATORS,

@@ -196,6 +196,7 @@ def _answers(topic: str) -> dict[str, Any]:
     return answers | {
         "changed_sessions": {"changed": [view], "unknown": ["unknown"]},
         "get_quota": quotas.document(pool.memory.quotas.of("p")),
+        "get_share": pool.ask.share("p", ""),
         "hosts_now": pool.ask.hosts_now([samples.HOST_UUID]),
         "pool_counts": pool.ask.counts(),
         "pool_hosts": {"hosts": hosts, "next": samples.HOST_UUID},
