@@ -16,6 +16,7 @@ from collections import abc
 
 from fpgapool.core import model
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import applications
 from fpgapool.core.queues import queued
 from fpgapool.core.queues import sharing
 
@@ -41,7 +42,9 @@ class ChosenBy(enum.Enum):
         """Return what decides in this pool."""
         if view.kinds is not None:
             return cls.JOINT
-        return cls.ORDER_AND_PLACE if view.jobs.by_host else cls.ORDER
+        if view.jobs.by_host or isinstance(view.jobs, applications.AffineJobs):
+            return cls.ORDER_AND_PLACE
+        return cls.ORDER
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +106,14 @@ class Before:
 class _Place(typing.NamedTuple):
     """A project's place in the next pass; smaller ones come first.
 
+    :ivar round: the round in which it gets slots.
+    :ivar own_round: its own, which may be over.
     :ivar group: 0: it keeps its place in the round, 1: its slots move it to
         the end of another, 2: it would come to the end now.
     """
 
     round: int
+    own_round: int
     group: int
     key: tuple[typing.Any, ...]
     left_bytes: float
@@ -266,9 +272,17 @@ def _place(accounts: sharing.Accounts, project: str) -> _Place:
     group, key = 2, ()
     if account is not None:
         key = account.key
-        group = int(round_ > max(account.round, accounts.round))
+        group = int(round_ > account.round)
     share_bytes = accounts.options.share_bytes(project)
-    return _Place(round_, group, key, left_bytes, share_bytes, project)
+    return _Place(
+        max(round_, accounts.round),
+        round_,
+        group,
+        key,
+        left_bytes,
+        share_bytes,
+        project,
+    )
 
 
 def _others(

@@ -334,8 +334,8 @@ class Accounts:
             due_bytes = sum(hold.due_bytes(self.now_s) for hold in held)
         round_, left_bytes = account.after(due_bytes)
         if round_ <= self.round and not account.waits:
-            left_bytes = account.share_bytes
-        return max(round_, self.round), left_bytes
+            return self.round, account.share_bytes
+        return round_, left_bytes
 
     def _is_charge_due(self) -> bool:
         return self.now_s - self._charged_at_s >= CHARGE_INTERVAL_S
