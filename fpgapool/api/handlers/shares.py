@@ -27,7 +27,8 @@ def show(call: calls.Call) -> calls.Answer:
     if found is None:
         raise errors.ApiError(
             codes.CONDUCTOR_UNAVAILABLE,
-            "only a conductor knows shares, and none answers; try again",
+            "only a conductor knows shares, and none answers, or it was asked"
+            " too often; try again later",
         )
     if session_id and found["session"] is None:
         raise errors.ApiError(
