@@ -25,6 +25,7 @@ from fpgapool.api.backends import caches
 from fpgapool.api.backends import gathering
 from fpgapool.api.backends import inventory
 from fpgapool.api.backends import leader as leaders
+from fpgapool.api.backends import recent
 from fpgapool.api.backends import vendordata as vendordatas
 from fpgapool.api.backends import waiters
 from fpgapool.api.http import audit_trail
@@ -175,6 +176,11 @@ class Backends:
         )
         self.builtins = cached(self._builtins)
         self.library = cached(self.load_library)
+        self.recent_slot_s = caches.Remembered(
+            lambda: recent.slot_s(self.database, None),
+            recent.MAX_AGE_S,
+            clock,
+        )
         self.snapshot = cached(self._snapshot)
         self.sessions = caches.Ended(
             lambda session_id: self.database.session_head(session_id),

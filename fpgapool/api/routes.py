@@ -24,6 +24,7 @@ from fpgapool.api.handlers import pool
 from fpgapool.api.handlers import quotas
 from fpgapool.api.handlers import services
 from fpgapool.api.handlers import sessions
+from fpgapool.api.handlers import shares
 from fpgapool.api.handlers import slots
 from fpgapool.api.handlers import usage
 from fpgapool.api.handlers import vendordata
@@ -494,6 +495,13 @@ ROUTES: tuple[Route, ...] = (
         budgets.delete,
         rights.ADMIN,
         since="1.3",
+    ),
+    _route(
+        "GET /v1/share",
+        shares.show,
+        rights.PROJECT_READER_OR_ADMIN,
+        since="1.3",
+        **accounting.SHARE,
     ),
     _route(
         "GET /v1/usage",

@@ -35,7 +35,8 @@ SINCE = dict.fromkeys(
     (
         *("accelerators_after", "end_sessions", "group_now", "hosts_now"),
         *("note_service", "pool_counts", "pool_hosts", "services_now"),
-        *("budgets_after", "get_budget", "set_budget", "usable_groups"),
+        *("budgets_after", "get_budget", "get_share", "set_budget"),
+        "usable_groups",
     ),
     "1.1",
 )
@@ -450,6 +451,19 @@ class ConductorAPI(_PoolQuestions):
         """Return a project's effective limits (call).
 
         :param project_id: None: return the default limits.
+        """
+
+    @declared.sent_by("_ask")
+    def get_share(
+        self, project_id: str, *, session_id: str = ""
+    ) -> dict[str, Any]:
+        """Return a project's share (call).
+
+        :param session_id: the session of the project of which to say what is
+            before it; empty: none.
+        :returns: the members of
+            :data:`fpgapool.vocabulary.accounting.SHARE` that do not begin with
+            ``used``.
         """
 
     @declared.sent_by("_call")

@@ -30,15 +30,13 @@ class SharedStrategy(strategy.Strategy):
     project, it sees only the jobs with the highest priority that could get a
     slot.
 
-    :cvar breadth: number of projects of a round that compete at once. With
-        this many, most slots find a job of their own host, and the search is
-        still short.
+    :cvar breadth: see :data:`fpgapool.core.queues.sharing.BREADTH`.
     :param max_wait_s: jobs that have waited this long go first; None: none do.
     :param preempt_gain: see :class:`.preemption.BorderChoice`; None: no job
         takes a slot from another.
     """
 
-    breadth = 64
+    breadth = sharing.BREADTH
 
     def __init__(
         self,

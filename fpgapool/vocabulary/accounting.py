@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The resources that quotas limit, and the fields of usage records."""
+"""The resources that quotas limit, and the fields of usage and shares."""
 
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterator
+from collections.abc import Mapping
 
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import units
 
 #: The resources that quotas limit, and what each counts.
 QUOTAS: typing.Final = {
@@ -107,3 +110,242 @@ USAGE = fields.Fields(
         title="Energy per Deadline Met (J)",
     ),
 )
+
+#: Days whose usage is shown with a share, with today.
+USED_DAYS: typing.Final = 7
+
+#: What decides between the sessions that compete for a slot.
+CHOSEN_BY: typing.Final = {
+    "order": "the first in the strategy's order gets the slot",
+    "order_and_place": "the strategy's order and where the slot is decide",
+    "joint": "the strategy compares pairs of sessions and slots; there is no"
+    " order",
+}
+
+
+def _known(name: str, kind: fields.Kind, about: str) -> fields.Field:
+    return fields.shown(name, kind, about)
+
+
+def _fair(name: str, kind: fields.Kind, about: str) -> fields.Field:
+    about += "; null: projects have no fair shares."
+    return fields.shown(name, kind, about, default=None)
+
+
+#: A project's share, at this moment.
+SHARE = fields.Fields(
+    _known("project_id", fields.NAME, "The project."),
+    _known(
+        "strategy",
+        fields.NAME,
+        "The scheduling strategy.",
+    ),
+    _known(
+        "chosen_by",
+        fields.NAME,
+        "What decides between the sessions that compete for a slot: "
+        + "; ".join(f"`{name}`: {text}" for name, text in CHOSEN_BY.items())
+        + ".",
+    ),
+    _known("slots", fields.COUNT, "Slots that the project has."),
+    _known(
+        "at_limit",
+        fields.FLAG,
+        "Whether these are all that its quota of sessions allows.",
+    ),
+    _known(
+        "waiting", fields.COUNT, "Sessions of the project that wait for slots."
+    ),
+    _known(
+        "used_slot_s",
+        fields.NUMBER,
+        "Seconds for which the project held slots that it released on the"
+        f" last {USED_DAYS} days (UTC), with today.",
+    ),
+    _known(
+        "used_part",
+        fields.NUMBER,
+        "The part that this is of the seconds of all projects; 0 if nobody"
+        " held a slot. The order does not depend on it.",
+    ),
+    _fair("weight", fields.NUMBER, "The project's weight"),
+    _fair(
+        "weights",
+        fields.NUMBER,
+        "The sum of its weight and those of all other projects that wait or"
+        " have slots",
+    ),
+    _fair("round_bytes", fields.NUMBER, "Bytes that it may use in each round"),
+    _fair(
+        "score",
+        fields.NUMBER,
+        "The part of these bytes that it has left, less 1 for each round until"
+        " its turn: above 0, it is its turn",
+    ),
+    _fair("projects", fields.COUNT, "Projects that wait"),
+    _fair(
+        "projects_before",
+        fields.COUNT,
+        "Those of them that get slots before it, without those at their limit",
+    ),
+    _fair(
+        "projects_beside",
+        fields.COUNT,
+        "Those of them whose turn it is at the same time, so that the strategy"
+        " chooses between their sessions and its own",
+    ),
+    _fair(
+        "turn_bytes",
+        fields.NUMBER,
+        "Bytes that those before it may use until its turn; it is earlier if"
+        " they need less",
+    ),
+    fields.shown(
+        "turn_s",
+        fields.NUMBER,
+        "Seconds in which all slots that the project does not have cost so"
+        " much; null: there are none, or projects have no fair shares.",
+        default=None,
+    ),
+    fields.shown(
+        "session",
+        fields.OBJECT,
+        "What gets slots before the session of the query; null: none was"
+        " asked for.",
+        default=None,
+    ),
+)
+
+
+def _before(name: str, about: str) -> fields.Field:
+    return fields.shown(name, fields.COUNT, about)
+
+
+def _ordered(name: str, about: str) -> fields.Field:
+    about += "; null: the strategy has no order."
+    return fields.shown(name, fields.COUNT, about, default=None)
+
+
+#: What gets slots before a waiting session. Each session is counted once, and
+#: only if some slot fits both.
+BEFORE = fields.Fields(
+    _known("id", fields.UUID, "The session."),
+    _before(
+        "urgent",
+        "Sessions of other projects that have waited for so long that they go"
+        " first.",
+    ),
+    _before(
+        "higher_priority",
+        "Sessions of its own project with a higher priority.",
+    ),
+    _before("better_share", "Sessions of projects whose turn is earlier."),
+    _ordered(
+        "own",
+        "Other sessions of its own project that are earlier in the order",
+    ),
+    _ordered(
+        "others",
+        "Sessions of other projects whose turn it is, too, and that are"
+        " earlier in the order",
+    ),
+    _before(
+        "competing",
+        "Sessions, with this one, between which the strategy chooses once the"
+        " first three kinds have their slots.",
+    ),
+    _known(
+        "complete",
+        fields.FLAG,
+        "Whether all were counted: if not, there are more of `own` or"
+        " `others`.",
+    ),
+)
+
+
+def share_sentences(share: Mapping[str, typing.Any]) -> Iterator[str]:
+    """Say what a share means.
+
+    :param share: the members of :data:`SHARE`.
+    """
+    used = share["used_part"]
+    yield (
+        f"Its slots of the last {USED_DAYS} days:"
+        f" {units.seconds_text(share['used_slot_s'])},"
+        f" {used:.0%} of all."
+    )
+    if share["score"] is None:
+        yield "Projects have no fair shares: only the order and limits count."
+    else:
+        yield from _turn_sentences(share)
+    if share["at_limit"]:
+        yield "It has all slots that its quota of sessions allows."
+    if share["session"] is not None:
+        yield _before_sentence(share["session"])
+        yield f"{_capital(CHOSEN_BY[share['chosen_by']])}."
+
+
+def _turn_sentences(share: Mapping[str, typing.Any]) -> Iterator[str]:
+    weight, weights, score = share["weight"], share["weights"], share["score"]
+    yield (
+        f"Weight {weight:g} of {weights:g} ({weight / weights:.0%}): "
+        f"{units.bytes_text(share['round_bytes'])} in each round."
+    )
+    if not share["waiting"]:
+        yield "Nothing of it waits."
+    if share["projects_before"]:
+        place = share["projects_before"] + 1
+        yield (
+            f"Score {score:.2f}: place {place} of {share['projects']} waiting"
+            f" projects. Its turn is when those before it have used"
+            f" {units.bytes_text(share['turn_bytes'])}, or need no more"
+            + (
+                ""
+                if share["turn_s"] is None
+                else f": in {units.seconds_text(share['turn_s'])} if they have"
+                " all other slots"
+            )
+            + "."
+        )
+        return
+    yield (
+        f"Score {score:.2f}: it is its turn"
+        + (
+            f", with {share['projects_beside']} other projects"
+            if share["projects_beside"]
+            else ""
+        )
+        + ". Others come first when it has used"
+        f" {units.bytes_text(max(score, 0.0) * share['round_bytes'])}."
+    )
+
+
+_KINDS: typing.Final = {
+    "urgent": "urgent",
+    "better_share": "of projects with a better share",
+    "higher_priority": "of its project with a higher priority",
+    "own": "of its project that came before in the order",
+    "others": "of projects with as good a share that come before in the order",
+}
+
+
+def _before_sentence(before: Mapping[str, typing.Any]) -> str:
+    """Say what is before a session."""
+    counts = {name: before[name] or 0 for name in _KINDS}
+    more = "" if before["complete"] else "more than "
+    found = ", ".join(
+        f"{count} {_KINDS[name]}" for name, count in counts.items() if count
+    )
+    total = sum(counts.values())
+    text = (
+        f"Before it: {more}{total} sessions: {found}."
+        if found
+        else ("No session is before it.")
+    )
+    if before["own"] is None:
+        text += f" It competes with {before['competing'] - 1} others."
+    return text
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

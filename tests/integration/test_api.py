@@ -99,6 +99,7 @@ MATRIX = {
     "GET /v1/quotas/{project_id}": "reader member manager admin",
     "PUT /v1/quotas/{project_id}": "admin",
     "DELETE /v1/quotas/{project_id}": "admin",
+    "GET /v1/share": "reader member manager stranger admin",
     "GET /v1/usage": "reader member manager stranger admin",
     "GET /v1/services": "service nova admin",
     "POST /v1/vendordata": "nova",

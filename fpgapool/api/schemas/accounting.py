@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Quotas and usage of projects."""
+"""Quotas, usage and shares of projects."""
 
 from fpgapool.api.schemas import common
 from fpgapool.vocabulary import accounting
+from fpgapool.vocabulary import fields
 
 _LIMIT: common.Schema = {
     "type": "integer",
@@ -87,5 +88,26 @@ USAGE = {
     "query": common.record(optional=_USAGE_FILTERS, **_USAGE_FILTERS),
     "response": common.page_of(
         "usage", common.record(**common.of_fields(accounting.USAGE.shown))
+    ),
+}
+
+_SHARE_FILTERS = {
+    "project_id": common.described(
+        common.NAME, "Show this project; default is your project."
+    ),
+    "session_id": common.described(
+        common.UUID,
+        "Also show what is before this session, which waits.",
+    ),
+}
+_BEFORE = common.record(**common.of_fields(accounting.BEFORE.shown))
+SHARE = {
+    "query": common.record(optional=_SHARE_FILTERS, **_SHARE_FILTERS),
+    "response": common.record(
+        share=common.record(
+            **common.of_fields(
+                accounting.SHARE.shown, {fields.OBJECT: _BEFORE}
+            )
+        )
     ),
 }

@@ -150,6 +150,23 @@ class OperatorCalls(base.Calls):
         )
 
     @base.call
+    def get_share(
+        self, ctxt: Any, project_id: Any, session_id: str
+    ) -> dict[str, Any]:
+        """Return a project's share."""
+        checks.check_project(project_id)
+        # With thousands of projects it takes long, so that it has to share
+        # the time of dry runs.
+        with self._places.take(), self._dry_runs.turn(project_id) as count:
+
+            def counted(asked: Any) -> dict[str, Any]:
+                with count():
+                    found: dict[str, Any] = asked.share(project_id, session_id)
+                    return found
+
+            return self._ask(counted, durable=False)
+
+    @base.call
     def set_quota(self, ctxt: Any, project_id: Any, limits: Any) -> None:
         """Set a project's limits; answers when the change is durable."""
         checks.check_project(project_id)

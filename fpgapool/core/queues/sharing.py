@@ -26,6 +26,10 @@ DEFAULT_QUANTUM_BYTES = 4 * 2**30
 #: Shortest interval at which waiting projects are charged for held slots.
 CHARGE_INTERVAL_S = 1.0
 
+#: Number of projects of a round that compete at once. With this many, most
+#: slots find a job of their own host, and the search is still short.
+BREADTH = 64
+
 #: Number of changed projects after which all are searched again.
 MAX_CHANGED = 4096
 _KEY = operator.attrgetter("key")
@@ -92,6 +96,22 @@ class Account:
     def key(self) -> ordered.Key:
         """Its place among the waiting projects."""
         return (self.round, self.place, self.project)
+
+    def after(self, cost_bytes: float) -> tuple[int, float]:
+        """Return its round after a charge, and the bytes then left in it.
+
+        That is the first round in which it has bytes left.
+        """
+        left_bytes = self.left_bytes - cost_bytes
+        if left_bytes > 0:
+            return self.round, left_bytes
+        share = self.share_bytes
+        rounds = math.floor(-left_bytes / share) + 1
+        left_bytes += rounds * share
+        # With very large debts, the rounded result may be out of range.
+        if not 0 < left_bytes <= share:
+            left_bytes = share
+        return self.round + rounds, left_bytes
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -331,12 +351,33 @@ class Accounts:
 
     def charge_waiting(self) -> None:
         """Charge waiting projects for held slots, once per interval."""
-        if self.now_s - self._charged_at_s < CHARGE_INTERVAL_S:
+        if not self._is_charge_due():
             return
         self._charged_at_s = self.now_s
         waiting = [each for each in self._holding.values() if each.waits]
         for account in sorted(waiting, key=_KEY):
             self._charge(account)
+
+    def in_next_pass(self, project: str) -> tuple[int, float]:
+        """Return a project's round in the next pass, and the bytes then left.
+
+        It changes nothing. For a project that does not wait, it is what would
+        hold if its first job began to wait now.
+        """
+        account = self._accounts.get(project)
+        if account is None or self._is_of_no_use(account):
+            return self.round, self.options.share_bytes(project)
+        due_bytes = 0.0
+        if self._is_charge_due() or not account.waits:
+            held = account.holds.values()
+            due_bytes = sum(hold.due_bytes(self.now_s) for hold in held)
+        round_, left_bytes = account.after(due_bytes)
+        if round_ <= self.round and not account.waits:
+            return self.round, account.share_bytes
+        return round_, left_bytes
+
+    def _is_charge_due(self) -> bool:
+        return self.now_s - self._charged_at_s >= CHARGE_INTERVAL_S
 
     def _charge(self, account: Account) -> None:
         if account.holds:
@@ -344,19 +385,9 @@ class Accounts:
             self._take(account, sum(hold.charge(self.now_s) for hold in held))
 
     def _take(self, account: Account, cost_bytes: float) -> None:
-        account.left_bytes -= cost_bytes
-        if account.left_bytes <= 0:
-            self._owe(account)
-
-    def _owe(self, account: Account) -> None:
-        """Move a project to the end of the first round with bytes left."""
-        share = account.share_bytes
-        rounds = math.floor(-account.left_bytes / share) + 1
-        account.left_bytes += rounds * share
-        # With very large debts, the rounded result may be out of range.
-        if not 0 < account.left_bytes <= share:
-            account.left_bytes = share
-        self._move(account, account.round + rounds)
+        round_, account.left_bytes = account.after(cost_bytes)
+        if round_ > account.round:
+            self._move(account, round_)
 
     def _move(
         self, account: Account, round_: int, place: int | None = None

@@ -159,14 +159,24 @@ class Hold:
         return self.record.job.holder
 
     def charge(self, now: float) -> float:
-        """Return its cost since the last charge, beyond the paid claim."""
-        if self.slot is None:
-            return 0.0
-        cost_bytes = (now - self.charged_at_s) * self.slot.bytes_per_s
-        self.charged_at_s = now
-        paid_bytes = min(cost_bytes, self.paid_bytes)
+        """Return what is due, and count it as charged."""
+        due_bytes, paid_bytes = self._costs(now)
+        if self.slot is not None:
+            self.charged_at_s = now
         self.paid_bytes -= paid_bytes
-        return cost_bytes - paid_bytes
+        return due_bytes
+
+    def due_bytes(self, now: float) -> float:
+        """Return its cost since the last charge, beyond the paid claim."""
+        return self._costs(now)[0]
+
+    def _costs(self, now: float) -> tuple[float, float]:
+        """Return the cost since the last charge: what is due, and paid."""
+        if self.slot is None:
+            return 0.0, 0.0
+        cost_bytes = (now - self.charged_at_s) * self.slot.bytes_per_s
+        paid_bytes = min(cost_bytes, self.paid_bytes)
+        return cost_bytes - paid_bytes, paid_bytes
 
     def assignment(self) -> model.Assignment:
         return model.Assignment(

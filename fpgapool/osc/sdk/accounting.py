@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Quotas, budgets and usage of projects."""
+"""Quotas, budgets, usage and shares of projects."""
 
 from openstack import resource
 
@@ -65,3 +65,16 @@ class Usage(base.Resource):
     _query_mapping = base.query(
         "project_id", "all_projects", "accelerator", "start", "end", "group_by"
     )
+
+
+@base.described(accounting.SHARE)
+class Share(base.Resource):
+    """A project's share, and what is before one of its waiting sessions.
+
+    ``session`` has the members of
+    :data:`fpgapool.vocabulary.accounting.BEFORE`.
+    """
+
+    resource_key = "share"
+    base_path = "/share"
+    allow_fetch = True

@@ -201,6 +201,14 @@ class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
         """Delete a project's budget, so that the default applies."""
         self._delete(accounting.Budget, project_id, ignore_missing=False)
 
+    def get_share(self, **query: Any) -> accounting.Share:
+        """Return a project's share.
+
+        :param query: ``project_id``, if it is not your own; ``session_id``, a
+            session that waits: what is before it.
+        """
+        return accounting.Share().fetch(self, requires_id=False, **query)
+
     def usage(self, **query: Any) -> Generator[accounting.Usage, None, None]:
         """Return the usage of projects, by day, project and accelerator.
 

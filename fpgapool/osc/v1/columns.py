@@ -55,6 +55,13 @@ class JsonColumn(format_columns.DictColumn):
         return json.dumps(self._value, indent=1, ensure_ascii=False)
 
 
+class Lines(format_columns.ListColumn):
+    """Shows each text on a line of its own."""
+
+    def human_readable(self) -> str:
+        return "\n".join(self._value)
+
+
 class Sentences(format_columns.ListDictColumn):
     """Shows reasons; people read only the sentences."""
 

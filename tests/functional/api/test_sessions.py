@@ -199,3 +199,21 @@ def test_a_renewed_secret_replaces_the_first_one(api) -> None:
     )
     assert first != second
     assert harness.connect(renewed.session).run(b"data") == b"data"
+
+
+def test_a_share_says_what_is_before_a_session(api) -> None:
+    held = _fill(api)
+    first, second = (api.open().session for _ in range(2))
+    path = f"/v1/share?session_id={second['id']}"
+    share = api.ask("GET", path).document["share"]
+    assert (share["slots"], share["waiting"]) == (2, 2)
+    found = share["session"]
+    assert (found["own"], found["others"]) == (1, 0)
+    # Of another project's sessions there is nothing to learn.
+    answer = api.ask("GET", path, harness.OTHER_TOKEN)
+    assert (answer.status, answer.code) == (404, "SESSION_NOT_FOUND")
+    # Whoever has none before it is served.
+    assert api.close(held[0]["id"]) == 204
+    api.wait(first, "READY")
+    share = api.ask("GET", path).document["share"]
+    assert share["session"]["own"] == 0

@@ -142,6 +142,34 @@ def ended(number: int = 1, **members: Any) -> objects.SessionView:
     return queued(number, **{**values, "pending_reasons": (), **members})
 
 
+#: What a conductor says of a project's share.
+SHARE: dict[str, Any] = {
+    "strategy": "fifo",
+    "chosen_by": "order",
+    "slots": 1,
+    "at_limit": False,
+    "waiting": 3,
+    "weight": 2.0,
+    "weights": 10.0,
+    "round_bytes": 8e9,
+    "score": -0.69,
+    "projects": 5,
+    "projects_before": 2,
+    "projects_beside": 0,
+    "turn_bytes": 4e9,
+    "turn_s": 2400.0,
+}
+BEFORE = {
+    "urgent": 0,
+    "higher_priority": 1,
+    "better_share": 3,
+    "own": 2,
+    "others": 0,
+    "competing": 4,
+    "complete": True,
+}
+
+
 class FakeConductor:
     """Knows the sessions that it is given, and does what it is told."""
 
@@ -287,6 +315,18 @@ class FakeConductor:
         return {
             resource: {"limit": 10, "source": "keystone"}
             for resource in (*accounting.QUOTAS, "novelty")
+        }
+
+    def get_share(
+        self, project_id: str, *, session_id: str = ""
+    ) -> dict[str, Any]:
+        self._fail()
+        view = self.views.get(session_id)
+        own = view is not None and view.project_id == project_id
+        return {
+            **SHARE,
+            "project_id": project_id,
+            "session": {**BEFORE, "id": session_id} if own else None,
         }
 
     def set_quota(
@@ -664,7 +704,7 @@ class FakeDatabase:
             for one in self.usage
             if project_id in (None, one.project_id)
             and (
-                options["after"] is None
+                options.get("after") is None
                 or _key(one, options["keys"]) > tuple(options["after"])
             )
         ]

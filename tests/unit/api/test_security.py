@@ -99,6 +99,7 @@ ANYBODYS = {
     "GET /v1/pool",
     "GET /v1/quotas",
     "GET /v1/quotas/defaults",
+    "GET /v1/share",
     "GET /v1/usage",
 }
 _CREATED = {"POST /v1/bitstreams", "POST /v1/groups", "POST /v1/sessions"}

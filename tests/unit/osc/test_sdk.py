@@ -186,6 +186,7 @@ CALLS = {
     "set_budget": "PUT /v1/budgets/{project_id}",
     "delete_budget": "DELETE /v1/budgets/{project_id}",
     "usage": "GET /v1/usage",
+    "get_share": "GET /v1/share",
     "slots": "GET /v1/slots",
     "get_slot": "GET /v1/slots/{slot_id}",
     "test_slot": "POST /v1/slots/{slot_id}/test",
@@ -216,6 +217,7 @@ _MORE: dict[str, dict[str, Any]] = {
     "administer_device": {"state": "draining", "drain_deadline_s": 3},
     "set_budget": {"slot_s": 3},
     "set_quota": {"sessions": 3},
+    "get_share": {"project_id": "p2", "session_id": ID},
     "test_slot": {"accelerator": "aes"},
     "create_session": {"accelerator": "aes", "claimed_bytes": 1},
     "get_session": {"wait_s": 3, "revision": 0},
@@ -267,7 +269,9 @@ def test_call(pool: Any, service: Service, name: str) -> None:
         kind = "hosts"
     document: Any = {kind: []}
     is_list = method == "GET" and template.endswith("s")
-    if not is_list and ("{" in template or method == "POST" or kind == "pool"):
+    if not is_list and (
+        "{" in template or method == "POST" or kind in ("pool", "share")
+    ):
         document = {kind.removesuffix("s"): {}}
     service.answers = [(200, document)]
     named = [words[one] for one in re.findall(r"{(\w+)}", template)]

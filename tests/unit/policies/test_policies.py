@@ -90,6 +90,7 @@ EXPECTED = {
     "fpgapool:budgets:get": _READERS,
     "fpgapool:budgets:update": ("admin", "admin"),
     "fpgapool:budgets:delete": ("admin", "admin"),
+    "fpgapool:shares:get": _READERS,
     "fpgapool:usage:list": _READERS,
     "fpgapool:usage:list:all_projects": ("admin", "admin"),
     "fpgapool:services:list": _OPERATORS,

@@ -203,6 +203,7 @@ def _answers(topic: str) -> dict[str, Any]:
         "get_budget": pool.ask.budgets.document("p"),
         "budgets_after": pool.ask.budgets.documents_after("", 9),
         "get_quota": quotas.document(pool.memory.quotas.of("p")),
+        "get_share": pool.ask.share("p", ""),
         "hosts_now": pool.ask.hosts_now([samples.HOST_UUID]),
         "pool_counts": pool.ask.counts(),
         "pool_hosts": {"hosts": hosts, "next": samples.HOST_UUID},

@@ -6,6 +6,8 @@
     Answers queries, in the pump's thread.
 ``summary``
     Summaries for the API and metrics.
+``shares``
+    A project's share, and what is before one of its sessions.
 ``audit``
     Differences between database, leader and agents.
 ``journal``

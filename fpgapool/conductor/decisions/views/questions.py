@@ -25,6 +25,7 @@ from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import opening as openings
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.conductor.decisions.views import census
+from fpgapool.conductor.decisions.views import shares
 from fpgapool.conductor.decisions.views import summary
 from fpgapool.db import api as db_api
 from fpgapool.objects import bounds
@@ -284,6 +285,12 @@ class Questions:
                 self._desks.waiting_tasks(),
                 max_groups,
             ),
+        )
+
+    def share(self, project_id: str, session_id: str) -> dict[str, Any]:
+        """Return a project's share, as JSON; see :func:`.shares.document`."""
+        return shares.document(
+            self.pool, self._strategy_name, project_id, session_id
         )
 
     # -- audits ------------------------------------------------------------

@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where a project and a waiting job stand in the order of the next pass.
+
+It is read only when somebody asks: nothing here changes the view, and a pass
+uses none of it. What is said of other projects are numbers.
+"""
+
+import dataclasses
+import enum
+import heapq
+import itertools
+import math
+import typing
+from collections import abc
+
+from fpgapool.core import model
+from fpgapool.core import view as pool_view
+from fpgapool.core.queues import applications
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import sharing
+
+#: Maximum number of jobs that are counted because of the strategy's order.
+MAX_COUNTED = 1000
+
+#: Slots of any shape.
+_ANY_SHAPE: model.Shapes = frozenset()
+
+
+class ChosenBy(enum.Enum):
+    """What decides between the jobs that a strategy sees at once."""
+
+    #: The first in the strategy's order gets the slot.
+    ORDER = "order"
+    #: The order, and where the slot is: a job may leave it to a later one.
+    ORDER_AND_PLACE = "order_and_place"
+    #: The strategy compares pairs of jobs and slots; there is no order.
+    JOINT = "joint"
+
+    @classmethod
+    def of(cls, view: pool_view.PoolView) -> "ChosenBy":
+        """Return what decides in this pool."""
+        if view.kinds is not None:
+            return cls.JOINT
+        if view.jobs.by_host or isinstance(view.jobs, applications.AffineJobs):
+            return cls.ORDER_AND_PLACE
+        return cls.ORDER
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a project stands.
+
+    :ivar weight: its weight.
+    :ivar weights: the sum of the weights of the projects that wait or have
+        slots, and of its own.
+    :ivar round_bytes: the bytes that it gets in each round.
+    :ivar score: the part of these bytes that it has left, less 1 for each
+        round until its turn. Above 0, it is its turn. Above 1, it would be its
+        turn before that of all who wait.
+    :ivar projects: the number of waiting projects.
+    :ivar before: the number of those that get slots first.
+    :ivar beside: the number of those among which the strategy chooses, besides
+        itself.
+    :ivar turn_bytes: the most that those before it can use until its turn.
+    :ivar turn_s: the time in which all slots that it does not have cost so
+        much; infinite if there are none.
+    """
+
+    weight: float
+    weights: float
+    round_bytes: float
+    score: float
+    projects: int
+    before: int
+    beside: int
+    turn_bytes: float
+    turn_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """How many jobs get slots before a waiting job, each counted once.
+
+    :ivar urgent: those of other projects that have waited for ``max_wait_s``.
+    :ivar higher_priority: those of its project with a higher priority.
+    :ivar better_share: those of projects whose turn is earlier.
+    :ivar own: others of its project; None: the strategy has no order.
+    :ivar others: those of projects whose turn it is, too; None: the strategy
+        has no order.
+    :ivar competing: the number of jobs among which the strategy chooses once
+        those of the first three kinds have their slots, with itself.
+    :ivar complete: whether all were counted; if not, there are more of ``own``
+        or ``others``.
+    """
+
+    urgent: int = 0
+    higher_priority: int = 0
+    better_share: int = 0
+    own: int | None = None
+    others: int | None = None
+    competing: int
+    complete: bool = True
+
+
+class _Place(typing.NamedTuple):
+    """A project's place in the next pass; smaller ones come first.
+
+    :ivar round: the round in which it gets slots.
+    :ivar own_round: its own, which may be over.
+    :ivar group: 0: it keeps its place in the round, 1: its slots move it to
+        the end of another, 2: it would come to the end now.
+    """
+
+    round: int
+    own_round: int
+    group: int
+    key: tuple[typing.Any, ...]
+    left_bytes: float
+    share_bytes: float
+    project: str
+
+
+def of_project(
+    view: pool_view.PoolView, project: str, breadth: int = sharing.BREADTH
+) -> Standing | None:
+    """Return where a project stands; None: there are no fair shares.
+
+    :param breadth: the number of projects that compete at once.
+    """
+    accounts = _fair(view)
+    if accounts is None:
+        return None
+    mine = _place(accounts, project)
+    others = _others(view, accounts, project, _ANY_SHAPE)
+    before, beside = _apart(mine, others, breadth)
+    first = min([mine, *others])
+    share_bytes = mine.share_bytes
+    active = {
+        account.project: account.share_bytes
+        for account in accounts.all()
+        if account.waits or account.holds
+    }
+    active[project] = share_bytes
+    quantum_bytes = accounts.options.quantum_bytes
+    # In whole rounds: what others have left tells how large their jobs are.
+    turn_bytes = sum(
+        max(mine.round - each.round, 1) * each.share_bytes for each in before
+    )
+    return Standing(
+        weight=share_bytes / quantum_bytes,
+        weights=sum(active.values()) / quantum_bytes,
+        round_bytes=share_bytes,
+        score=mine.left_bytes / share_bytes - (mine.round - first.round),
+        projects=sum(account.waits for account in accounts.all()),
+        before=len(before),
+        beside=len(beside),
+        turn_bytes=turn_bytes,
+        turn_s=_time_s(view, project, turn_bytes),
+    )
+
+
+def of_job(
+    view: pool_view.PoolView,
+    job_id: model.JobId,
+    *,
+    shapes: model.Shapes | None = None,
+    breadth: int = sharing.BREADTH,
+) -> Before | None:
+    """Return what is before a waiting job; None: it does not wait.
+
+    :param shapes: count what waits for slots of these shapes; None: of any
+        that fits the job.
+    :param breadth: the number of projects that compete at once.
+    """
+    record = view.jobs.records.get(job_id)
+    if record is None or record.group is None:
+        return None
+    if shapes is None:
+        shapes = record.group.shapes
+    lane = record.group.lane
+    urgent = [
+        each
+        for each in view.jobs.urgent.values()
+        if each is lane or not view.is_held(each.project)
+    ]
+    if record.urgent:
+        own, others, competing, complete = _earlier(
+            view, record, urgent, shapes
+        )
+        return Before(
+            urgent=others or 0,
+            own=own,
+            others=None if others is None else 0,
+            competing=competing,
+            complete=complete,
+        )
+    first = view.jobs.lanes[lane.project]
+    higher = itertools.takewhile(
+        lambda each: each[1] is not lane, first.ranked()
+    )
+    before, beside = _rivals(view, lane.project, shapes, breadth)
+    seen = [_highest(each, shapes) for each in beside]
+    own, others, competing, complete = _earlier(
+        view, record, [lane, *filter(None, seen)], shapes
+    )
+    return Before(
+        urgent=sum(_count(each, shapes) for each in urgent),
+        higher_priority=sum(_count(each, shapes) for _, each in higher),
+        better_share=sum(
+            _count(each, shapes) for one in before for _, each in one.ranked()
+        ),
+        own=own,
+        others=others,
+        competing=competing,
+        complete=complete,
+    )
+
+
+class _Earlier(typing.NamedTuple):
+    """The last members of :class:`Before`."""
+
+    own: int | None
+    others: int | None
+    competing: int
+    complete: bool
+
+
+def _earlier(
+    view: pool_view.PoolView,
+    record: queued.JobRecord,
+    lanes: abc.Iterable[queued.Lane],
+    shapes: model.Shapes,
+) -> _Earlier:
+    """Count the jobs that the strategy's order puts before one.
+
+    :param lanes: what the strategy sees at once, with the job.
+    """
+    groups = [
+        group
+        for lane in lanes
+        for group in lane.groups()
+        if group.count and _overlap(group.shapes, shapes)
+    ]
+    competing = sum(group.count for group in groups)
+    if ChosenBy.of(view) is ChosenBy.JOINT:
+        return _Earlier(None, None, competing, True)
+    keys = heapq.merge(*(group.jobs for group in groups))
+    earlier = list(
+        itertools.islice(
+            itertools.takewhile(record.key.__gt__, keys), MAX_COUNTED + 1
+        )
+    )
+    complete = len(earlier) <= MAX_COUNTED
+    del earlier[MAX_COUNTED:]
+    project = record.job.project
+    own = sum(view.record(key[-1]).job.project == project for key in earlier)
+    return _Earlier(own, len(earlier) - own, competing, complete)
+
+
+# -- projects ---------------------------------------------------------------
+
+
+def _fair(view: pool_view.PoolView) -> sharing.Accounts | None:
+    accounts = view.accounts
+    return accounts if accounts and accounts.options.fair else None
+
+
+def _place(accounts: sharing.Accounts, project: str) -> _Place:
+    round_, left_bytes = accounts.in_next_pass(project)
+    account = accounts.waiting(project)
+    group, key = 2, ()
+    if account is not None:
+        key = account.key
+        group = int(round_ > account.round)
+    share_bytes = accounts.options.share_bytes(project)
+    return _Place(
+        max(round_, accounts.round),
+        round_,
+        group,
+        key,
+        left_bytes,
+        share_bytes,
+        project,
+    )
+
+
+def _others(
+    view: pool_view.PoolView,
+    accounts: sharing.Accounts,
+    project: str | None,
+    shapes: model.Shapes,
+) -> list[_Place]:
+    """Return the places of the other projects that may get slots."""
+    return [
+        _place(accounts, account.project)
+        for account in accounts.all()
+        if account.waits
+        and account.project != project
+        and not accounts.is_full(account.project)
+        and _highest(view.jobs.lanes[account.project], shapes) is not None
+    ]
+
+
+def _apart(
+    mine: _Place, others: abc.Iterable[_Place], breadth: int
+) -> tuple[list[_Place], list[_Place]]:
+    """Return those that get slots first, and those that compete."""
+    earlier = [each for each in others if each.round < mine.round]
+    same = sorted(each for each in others if each.round == mine.round)
+    ahead = sum(each < mine for each in same)
+    if ahead < breadth:
+        return earlier, same[: breadth - 1]
+    return earlier + same[:ahead], same[ahead : ahead + breadth - 1]
+
+
+def _time_s(
+    view: pool_view.PoolView, project: str, cost_bytes: float
+) -> float:
+    """Return when the slots of others, if all are held, have cost so much."""
+    if not cost_bytes:
+        return 0.0
+    bytes_per_s = sum(
+        slot.bytes_per_s
+        for slot in view.slots.slots.values()
+        if slot.up
+        and not (
+            (hold := view.slots.assignments.get(slot.id)) is not None
+            and hold.record is not None
+            and hold.record.job.project == project
+        )
+    )
+    return cost_bytes / bytes_per_s if bytes_per_s else math.inf
+
+
+def _rivals(
+    view: pool_view.PoolView,
+    project: str | None,
+    shapes: model.Shapes,
+    breadth: int,
+) -> tuple[list[queued.Lane], list[queued.Lane]]:
+    """Return the main lanes of those that get slots first, and compete."""
+    lanes, accounts = view.jobs.lanes, _fair(view)
+    if accounts is None or project is None:
+        return [], [
+            lane
+            for lane in lanes.values()
+            if lane.project != project and not view.is_held(lane.project)
+        ]
+    before, beside = _apart(
+        _place(accounts, project),
+        _others(view, accounts, project, shapes),
+        breadth,
+    )
+    return (
+        [lanes[each.project] for each in before],
+        [lanes[each.project] for each in beside],
+    )
+
+
+# -- jobs -------------------------------------------------------------------
+
+
+def _overlap(one: model.Shapes, other: model.Shapes) -> bool:
+    """Whether a slot may have a shape of both; none stands for all."""
+    return not one or not other or not one.isdisjoint(other)
+
+
+def _count(lane: queued.Lane, shapes: model.Shapes) -> int:
+    return sum(
+        group.count
+        for group in lane.groups()
+        if _overlap(group.shapes, shapes)
+    )
+
+
+def _highest(first: queued.Lane, shapes: model.Shapes) -> queued.Lane | None:
+    """Return a project's lane of the highest priority for these slots."""
+    for _, lane in first.ranked():
+        if _count(lane, shapes):
+            return lane
+    return None
