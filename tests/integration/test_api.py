@@ -99,6 +99,11 @@ MATRIX = {
     "GET /v1/quotas/{project_id}": "reader member manager admin",
     "PUT /v1/quotas/{project_id}": "admin",
     "DELETE /v1/quotas/{project_id}": "admin",
+    "GET /v1/budgets": "reader member manager stranger admin",
+    "PUT /v1/budgets/{project_id}": "admin",
+    # There is one only between these two.
+    "GET /v1/budgets/{project_id}": "admin",
+    "DELETE /v1/budgets/{project_id}": "admin",
     "GET /v1/share": "reader member manager stranger admin",
     "GET /v1/usage": "reader member manager stranger admin",
     "GET /v1/services": "service nova admin",
@@ -291,6 +296,8 @@ def test_who_may_do_what(
             body = {"test": {}}
         elif operation == "PUT /v1/quotas/{project_id}":
             body = {"quota": {"sessions": 60}}
+        elif operation == "PUT /v1/budgets/{project_id}":
+            body = {"budget": {"slot_s": 10**9}}
         answer = api.ask(
             method,
             template.format(**names),

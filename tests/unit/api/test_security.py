@@ -78,6 +78,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "/v1/groups/{group_id}"): {"group": {"name": "b"}},
     ("PUT", "/v1/groups/{group_id}/goal"): {"goal": {"rate_per_s": 5}},
     ("POST", "/v1/vendordata"): {"instance-id": OWNER},
+    ("PUT", "/v1/budgets/{project_id}"): {"budget": {"slot_s": 1}},
     ("PUT", "/v1/quotas/{project_id}"): {"quota": {"queued_sessions": 1}},
 }
 
@@ -93,6 +94,7 @@ ANYBODYS = {
     "GET /v1/accelerators",
     "GET /v1/accelerators/{name}",
     "GET /v1/bitstreams",
+    "GET /v1/budgets",
     "GET /v1/groups",
     "GET /v1/sessions",
     "GET /v1/instances",
@@ -415,6 +417,10 @@ ODD_NAMES = {
 }
 
 
+#: Whatever Keystone may call a project can have these.
+_OF_PROJECTS = ("/v1/budgets", "/v1/quotas")
+
+
 @pytest.mark.parametrize("kind", ODD_NAMES)
 def test_names_that_are_paths(make_world, tmp_path, kind):
     """Whatever stands for a name in a path is the name of nothing.
@@ -424,7 +430,7 @@ def test_names_that_are_paths(make_world, tmp_path, kind):
     scene = Scene(make_world, tmp_path, "noauth")
     before = scene.state()
     for route in routes.ROUTES:
-        if "{" not in route.path or route.path.startswith("/v1/quotas"):
+        if "{" not in route.path or route.path.startswith(_OF_PROJECTS):
             continue
         path = route.path
         while "{" in path:

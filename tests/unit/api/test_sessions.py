@@ -90,6 +90,7 @@ def test_a_dry_run_says_that_there_is_a_slot(world):
             "expected_wait_s": 0.0,
             "expected_wait_low_s": 0.0,
             "expected_wait_high_s": 0.0,
+            "budget_pct": None,
         }
     }
     assert world.conductor.views == before
@@ -105,6 +106,7 @@ def test_a_dry_run_says_why_there_is_none_and_when(world):
         expected_wait_s=4.5,
         expected_wait_low_s=1.0,
         expected_wait_high_s=20.0,
+        budget_pct=12.0,
     )
     assert _dry_run(world).json["dry_run"] == {
         "state": "QUEUED",
@@ -119,6 +121,7 @@ def test_a_dry_run_says_why_there_is_none_and_when(world):
         "expected_wait_s": 4.5,
         "expected_wait_low_s": 1.0,
         "expected_wait_high_s": 20.0,
+        "budget_pct": 12.0,
     }
 
 
@@ -134,6 +137,7 @@ def test_a_refusal_is_an_answer_of_a_dry_run(world):
         "expected_wait_s": None,
         "expected_wait_low_s": None,
         "expected_wait_high_s": None,
+        "budget_pct": None,
     }
 
 
