@@ -283,6 +283,16 @@ class ListCommand(Command, command.Lister):
             **{name: getattr(parsed_args, name) for name in self.filters}
         )
 
+    def of_host(self, host: str | None) -> dict[str, str]:
+        """Return the query for what belongs to a host.
+
+        :param host: name or UUID; None means all hosts.
+        :raises CommandError: if no host has the name.
+        """
+        if host is None:
+            return {}
+        return {"host_uuid": names.find(self.client, "host", host)}
+
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
@@ -436,16 +446,9 @@ def _order(keys: Sequence[str]) -> Callable[[str], dict[str, list[str]]]:
     return parse
 
 
-def host_filter(host: str | None) -> dict[str, str]:
-    """Return the query for a host's devices or slots.
-
-    :param host: name or UUID; None means all hosts.
-    """
-    if host is None:
-        return {}
-    # The service filters by UUID; names are compared here.
-    is_uuid = utils.is_uuid_like(host)
-    return {"host_uuid" if is_uuid else "host_name": host}
+def of_host_option(what: str) -> arguments.Argument:
+    """Return the option whose query is :meth:`ListCommand.of_host`."""
+    return option("host", f"list only {what} this host (name or UUID)")
 
 
 UP_OR_DOWN = arguments.OneOf(

@@ -119,7 +119,9 @@ def find(client: proxy.Proxy, kind: str, text: str) -> str:
         identifier: str = found[0].id
         return identifier
     if not found:
-        raise exceptions.CommandError(f"no {kind} is named {text!r}")
+        raise exceptions.CommandError(
+            f"no {kind} is named {text!r}; see 'openstack fpga {kind} list'"
+        )
     lines = sorted(f"{one.id} {describe(one)}".rstrip() for one in found)
     shown = "\n".join(lines[:_MAX_CANDIDATES])
     use = "an ID"

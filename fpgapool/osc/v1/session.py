@@ -251,7 +251,7 @@ class ListSessions(base.ListCommand):
 
     described = description.FIELDS
     method = "sessions"
-    filters = ("accelerator", "request_id", "host_uuid", "changes_since")
+    filters = ("accelerator", "request_id", "changes_since")
     formatters = {"pending_reasons": columns.Sentences}
     derived = {
         "Time": lambda one: _duration(one, time.time()),
@@ -287,12 +287,7 @@ class ListSessions(base.ListCommand):
         base.option(
             "request-id", "list only the session with this request ID"
         ),
-        base.option(
-            "host",
-            "list only sessions whose client is on this host (UUID)",
-            metavar="<uuid>",
-            dest="host_uuid",
-        ),
+        base.of_host_option("sessions whose client is on"),
         *projects.user(
             "list only sessions that this user has opened (name or ID; for"
             " programs on hosts of the pool, the number of the system user)"
@@ -315,7 +310,7 @@ class ListSessions(base.ListCommand):
     )
 
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        found = super().query(parsed_args)
+        found = super().query(parsed_args) | self.of_host(parsed_args.host)
         found |= projects.query(self, parsed_args)
         if parsed_args.user:
             found["user_id"] = projects.find_user_id(

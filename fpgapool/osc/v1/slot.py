@@ -36,7 +36,7 @@ class ListSlots(base.ListCommand):
         "id": "ID",
     }
     arguments = (
-        base.option("host", "list only slots of this host (name or UUID)"),
+        base.of_host_option("slots of"),
         base.option(
             "device",
             "list only slots of this device (HOST/NAME such as node1/board0,"
@@ -55,7 +55,7 @@ class ListSlots(base.ListCommand):
     )
 
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        found: dict[str, Any] = base.host_filter(parsed_args.host)
+        found: dict[str, Any] = self.of_host(parsed_args.host)
         if parsed_args.device:
             found["device_id"] = names.find(
                 self.client, "device", parsed_args.device

@@ -188,7 +188,6 @@ def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("kind", "line", "query"),
     [
-        ("device", "--host compute1", {"host_name": "compute1"}),
         ("device", f"--host {UUID}", {"host_uuid": UUID}),
         ("device", "--state faulty", {"state": "faulty"}),
         ("host", "--name n --up", {"name": "n", "is_up": True}),
@@ -198,7 +197,6 @@ def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
             "--binary fpgapool-agent --down",
             {"binary": "fpgapool-agent", "is_up": False},
         ),
-        ("slot", "--host compute1", {"host_name": "compute1"}),
         (
             "slot",
             f"--device {UUID} --accelerator aes --state idle",
@@ -238,10 +236,29 @@ def test_filters(kind: str, line: str, query: dict[str, Any]) -> None:
     app = fakes.App()
     app.rows(class_, *line.split())
     _calls(app, class_).assert_called_once_with(**query)
-    # Names of hosts are compared here; the service does the rest.
     mapping = resource._query_mapping._mapping
-    sent = {mapping[name] for name in query if name != "host_name"}
+    sent = {mapping[name] for name in query}
     assert sent <= set(schema["properties"])
+
+
+@pytest.mark.parametrize("kind", ["device", "slot", "session"])
+def test_a_host_may_be_named(kind: str) -> None:
+    """A name with a slip in it is not an empty list."""
+    class_ = LISTS[kind][0]
+    app = fakes.App()
+    app.client.hosts.side_effect = lambda name: (
+        [inventory.Host(uuid=UUID, name=name)] if name == "node1" else []
+    )
+    app.rows(class_, "--host", "node1")
+    _calls(app, class_).assert_called_once_with(
+        host_uuid=UUID, **_live(class_)
+    )
+    with pytest.raises(
+        exceptions.CommandError,
+        match="no host is named 'nodeX'; see 'openstack fpga host list'",
+    ):
+        app.run(class_, "--host", "nodeX")
+    assert _calls(app, class_).call_count == 1
 
 
 @every_list
