@@ -374,6 +374,20 @@ def instant(text: str | None) -> float | None:
         return None
 
 
+def time_text(text: str) -> str:
+    """Return a time as it is; the service reads it.
+
+    :raises argparse.ArgumentTypeError: if it is not a time in ISO 8601.
+    """
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time; example: 2026-11-29T15:00:00"
+        ) from None
+    return text
+
+
 positive = arguments.number(int, "a positive integer", 1)
 
 

@@ -302,6 +302,7 @@ class ListSessions(base.ListCommand):
             "list only sessions that changed at this time or later (ISO 8601,"
             " such as 2026-03-01T12:00:00; UTC by default)",
             metavar="<time>",
+            type=base.time_text,
         ),
         base.ALL_PROJECTS,
         *projects.one(

@@ -241,6 +241,20 @@ def test_filters(kind: str, line: str, query: dict[str, Any]) -> None:
     assert sent <= set(schema["properties"])
 
 
+@pytest.mark.parametrize("text", ["yesterday", "", "12:00", "2026-02-30"])
+def test_what_is_no_time(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = fakes.App()
+    with pytest.raises(SystemExit):
+        app.run(session.ListSessions, f"--changes-since={text}")
+    with pytest.raises(SystemExit):
+        app.run(group.SetGroup, f"--deadline={text}", "--actions=5", UUID)
+    said = f"{text!r} is not a time; example: 2026-11-29T15:00:00"
+    assert capsys.readouterr().err.count(said) == 2
+    assert app.client.mock_calls == []
+
+
 @pytest.mark.parametrize("kind", ["device", "slot", "session"])
 def test_a_host_may_be_named(kind: str) -> None:
     """A name with a slip in it is not an empty list."""
