@@ -123,7 +123,8 @@ def test_what_is_no_limit(
     app = app_with({})
     with pytest.raises(SystemExit):
         app.run(quota.SetQuota, f"--sessions={limit}", PROJECT_ID)
-    assert "is not a limit" in capsys.readouterr().err
+    said = "is not a limit: 0 or more, or -1 for unlimited"
+    assert said in capsys.readouterr().err
 
 
 # -- usage ------------------------------------------------------------------
