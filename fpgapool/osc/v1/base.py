@@ -200,7 +200,11 @@ class EachCommand(Command):
             ) as error:
                 failed.append(one)
                 text = messages.of_error(error)
-                LOG.error("%s %s: %s", self.kind, one, text)
+                if repr(one) not in text:
+                    text = f"{self.kind} {one}: {text}"
+                if len(identifiers) == 1:
+                    raise exceptions.CommandError(text) from error
+                LOG.error("%s", text)
         if failed:
             raise exceptions.CommandError(
                 f"{len(failed)} of {len(identifiers)} {self.kind}s were not"
