@@ -128,6 +128,11 @@ class Command(command.Command):
         finally:
             self._flush()
 
+    def say(self, text: str) -> None:
+        """Write a line about what the command has done."""
+        if self.app.stdout is not None:
+            self.app.stdout.write(f"{text}\n")
+
     def _flush(self) -> None:
         stdout = self.app.stdout
         if stdout is None:
@@ -183,9 +188,11 @@ class EachCommand(Command):
     The argument that takes the resources is the plural of their kind.
 
     :cvar done: past participle of the action, for error messages.
+    :cvar told: what to write about each resource, ``{0}``, after success.
     """
 
     done: str
+    told = ""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         identifiers = getattr(parsed_args, f"{self.kind}s")
@@ -194,6 +201,8 @@ class EachCommand(Command):
             try:
                 found = names.find(self.client, self.kind, one)
                 self.act(found, parsed_args)
+                if self.told:
+                    self.say(self.told.format(one))
             except (
                 sdk_exceptions.SDKException,
                 exceptions.CommandError,

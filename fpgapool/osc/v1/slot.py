@@ -79,6 +79,10 @@ class TestSlot(base.EachCommand):
 
     kind = "slot"
     done = "tested"
+    told = (
+        "slot {0}: the test has started; 'openstack fpga slot show {0}' shows"
+        " its result"
+    )
     arguments = (
         base.positional(
             "slots",
