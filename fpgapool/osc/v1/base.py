@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import decimal
 import itertools
@@ -132,6 +133,12 @@ class Command(command.Command):
         """Write a line about what the command has done."""
         if self.app.stdout is not None:
             self.app.stdout.write(f"{text}\n")
+
+    def note(self, text: str) -> None:
+        """Write a line to standard error, if that is possible."""
+        with contextlib.suppress(AttributeError, OSError):
+            self.app.stderr.write(f"{text}\n")
+            self.app.stderr.flush()
 
     def _flush(self) -> None:
         stdout = self.app.stdout
@@ -332,9 +339,22 @@ class ListCommand(Command, command.Lister):
         members = itertools.islice(
             self.members(parsed_args, query), parsed_args.limit
         )
+        first = list(itertools.islice(members, 1))
+        if not first:
+            text = self.empty(parsed_args)
+            if text and parsed_args.formatter == "table":
+                self.note(text)
         return list(shown.values()), (
-            self._row(member, list(shown)) for member in members
+            self._row(member, list(shown))
+            for member in itertools.chain(first, members)
         )
+
+    def empty(self, parsed_args: argparse.Namespace) -> str:
+        """Return what to tell people about an empty list.
+
+        :raises CommandError: if a filter names what does not exist.
+        """
+        return ""
 
     def _row(self, member: resource.Resource, names: list[str]) -> list[Any]:
         formats = {**columns.formatters(self.described), **self.formatters}

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import time
 import uuid
 from collections.abc import Iterable
@@ -154,9 +153,9 @@ class CreateSession(ShowSession):
 
     def _wait(self, session: sessions.Session) -> sessions.Session:
         try:
-            return waiting.until_ready(self.client, session, self._say)
+            return waiting.until_ready(self.client, session, self.note)
         except KeyboardInterrupt:
-            self._say(_what_goes_on(session))
+            self.note(_what_goes_on(session))
             raise
         except sdk_exceptions.SDKException as error:
             text = f"{messages.of_error(error)}; {_what_goes_on(session)}"
@@ -164,12 +163,6 @@ class CreateSession(ShowSession):
         except auth_exceptions.ConnectionError as error:
             text = f"{error}; {_what_goes_on(session)}"
             raise exceptions.CommandError(text) from error
-
-    def _say(self, text: str) -> None:
-        # The command continues even if its progress cannot be shown.
-        with contextlib.suppress(AttributeError, OSError):
-            self.app.stderr.write(f"{text}\n")
-            self.app.stderr.flush()
 
 
 def _wanted(parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -215,6 +208,11 @@ _ORDER = (
 )
 # Options that ask for certain sessions, whether they live or not.
 _CERTAIN = ("states", "request_id", "changes_since")
+# Options that may leave nothing of a list.
+_NARROWING = (
+    *_CERTAIN,
+    *("accelerator", "host", "user", "instance", "marker"),
+)
 
 
 def _place(one: sessions.Session) -> str:
@@ -327,6 +325,20 @@ class ListSessions(base.ListCommand):
         if _only_live(parsed_args):
             wanted = list(_ORDER)
         return found | base.given(state=wanted, all_projects=all_projects)
+
+    def empty(self, parsed_args: argparse.Namespace) -> str:
+        names.check_accelerator(self.client, parsed_args.accelerator)
+        only_live, project = _only_live(parsed_args), parsed_args.project
+        said = "no live sessions" if only_live else "no sessions"
+        more = ["--all shows ended ones"] * only_live
+        if project:
+            said += f" of project {project}"
+        elif not parsed_args.all_projects:
+            said += " of your project"
+            more += ["--all-projects those of others"]
+        if any(getattr(parsed_args, name) for name in _NARROWING):
+            said += " match the options"
+        return "; ".join([said, ", ".join(more)] if more else [said])
 
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]

@@ -62,6 +62,10 @@ class ListSlots(base.ListCommand):
             )
         return found | super().query(parsed_args)
 
+    def empty(self, parsed_args: argparse.Namespace) -> str:
+        names.check_accelerator(self.client, parsed_args.accelerator)
+        return super().empty(parsed_args)
+
 
 class ShowSlot(base.ShowCommand):
     """Show a slot and, if it is faulty, the reason and its self-tests."""

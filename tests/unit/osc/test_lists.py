@@ -234,6 +234,9 @@ def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_filters(kind: str, line: str, query: dict[str, Any]) -> None:
     class_, resource, schema = LISTS[kind]
     app = fakes.App()
+    app.client.accelerators.side_effect = lambda: [
+        library.Accelerator(name="aes")
+    ]
     app.rows(class_, *line.split())
     _calls(app, class_).assert_called_once_with(**query)
     mapping = resource._query_mapping._mapping
@@ -351,6 +354,56 @@ def test_an_instance_may_be_named() -> None:
     app.client.sessions.assert_called_once_with(instance_id=UUID, state=LIVE)
     with pytest.raises(exceptions.CommandError, match="'web-2'"):
         fakes.App().run(session.ListSessions, "--instance", "web-2")
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (
+            "",
+            "no live sessions of your project; --all shows ended ones,"
+            " --all-projects those of others",
+        ),
+        (
+            "--all",
+            "no sessions of your project; --all-projects those of others",
+        ),
+        ("--all-projects", "no live sessions; --all shows ended ones"),
+        ("--all --all-projects", "no sessions"),
+        ("--all --project p --force-project", "no sessions of project p"),
+        (
+            "--accelerator aes --all-projects",
+            "no live sessions match the options; --all shows ended ones",
+        ),
+    ],
+)
+def test_people_are_told_why_there_are_no_sessions(
+    line: str, text: str
+) -> None:
+    app = fakes.App()
+    app.client.sessions.side_effect = lambda **_: iter([])
+    app.client.accelerators.side_effect = lambda: [
+        library.Accelerator(name="aes")
+    ]
+    assert app.run(session.ListSessions, *line.split()) == 0
+    assert app.stderr.getvalue() == f"{text}\n"
+    assert not app.stdout.getvalue().strip()
+    app.stderr.truncate(0)
+    assert app.run(session.ListSessions, *line.split(), "-f", "json") == 0
+    assert json.loads(app.stdout.getvalue()) == []
+    assert app.stderr.getvalue() == ""
+
+
+@pytest.mark.parametrize("kind", ["session", "slot"])
+def test_an_accelerator_that_does_not_exist(kind: str) -> None:
+    class_ = LISTS[kind][0]
+    app = fakes.App()
+    _calls(app, class_).side_effect = lambda **_: iter([])
+    app.client.accelerators.side_effect = list
+    with pytest.raises(
+        exceptions.CommandError, match="no accelerator is named 'eas'; see"
+    ):
+        app.run(class_, "--accelerator", "eas")
 
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
