@@ -170,6 +170,16 @@ class ShowCommand(Command, command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         return self.shown(self.act(parsed_args))
 
+    def produce_output(
+        self,
+        parsed_args: argparse.Namespace,
+        column_names: Sequence[str],
+        data: Iterable[Any],
+    ) -> int:
+        """Write the columns; those for programs have nested values as JSON."""
+        values = columns.cells(parsed_args.formatter, data)
+        return super().produce_output(parsed_args, column_names, values)
+
     def act(self, parsed_args: argparse.Namespace) -> resource.Resource:
         """Get or change the resource, and return it."""
         get = getattr(self.client, f"get_{self.kind}")
@@ -345,7 +355,9 @@ class ListCommand(Command, command.Lister):
             if text and parsed_args.formatter == "table":
                 self.note(text)
         return list(shown.values()), (
-            self._row(member, list(shown))
+            columns.cells(
+                parsed_args.formatter, self._row(member, list(shown))
+            )
             for member in itertools.chain(first, members)
         )
 

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
+import io
 import json
 from typing import Any
 
@@ -505,6 +507,10 @@ def test_sessions_as_programs_read_them(
         *("-f", "value", "-c", "ID", "-c", "Claimed Bytes", "-c", "Time"),
     )
     assert app.stdout.getvalue().splitlines()[-1] == "new 1000 5.0"
+    app, _ = _sessions(monkeypatch, "-f", "csv")
+    rows = csv.DictReader(io.StringIO(app.stdout.getvalue()))
+    waits = {row["ID"]: json.loads(row["Waiting For"]) for row in rows}
+    assert waits == {"runs": [], "old": WAITS, "new": WAITS}
 
 
 def test_a_list_is_watched_until_it_is_interrupted(
