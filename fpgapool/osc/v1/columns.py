@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from cliff import columns
 from osc_lib.cli import format_columns
 
 from fpgapool.vocabulary import fields
@@ -71,6 +70,11 @@ class Sentences(format_columns.ListDictColumn):
 #: Formats whose cells are text; cliff would write Python's form of nested
 #: values. Not "shell": cliff does not escape the backslashes of JSON.
 _TEXT_FORMATS = ("csv", "value")
+_NESTED = (
+    format_columns.DictColumn,
+    format_columns.ListColumn,
+    format_columns.ListDictColumn,
+)
 
 
 def cells(formatter: str, values: Iterable[Any]) -> tuple[Any, ...]:
@@ -81,11 +85,10 @@ def cells(formatter: str, values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _cell(value: Any) -> Any:
-    raw = value
-    if isinstance(value, columns.FormattableColumn):
-        raw = value.machine_readable()
-    if isinstance(raw, dict | list):
-        return json.dumps(raw, ensure_ascii=False)
+    if isinstance(value, _NESTED):
+        value = value.machine_readable()
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
     return value
 
 
