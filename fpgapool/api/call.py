@@ -77,6 +77,26 @@ class Enforcer(Protocol):
     def is_privileged(self, caller: context.RequestContext, rule: str) -> bool:
         """Whether a policy gives a caller more rights than tenants have."""
 
+    def roles(self, rule: str) -> set[str]:
+        """Return the roles of which a policy requires one."""
+
+
+def forbidden(
+    enforcer: Enforcer, caller: context.RequestContext, rule: str
+) -> errors.ApiError:
+    """Return the error for a caller whom a policy does not allow something."""
+    detail = f"the policy {rule} does not allow this request"
+    needed = enforcer.roles(rule)
+    if caller.project_id is None:
+        detail += "; the token is not for a project"
+    elif needed and needed.isdisjoint(caller.roles):
+        has = ", ".join(sorted(caller.roles)) or "none"
+        detail += (
+            f"; it needs one of the roles {', '.join(sorted(needed))}; the"
+            f" token has: {has}"
+        )
+    return errors.ApiError(codes.FORBIDDEN, detail)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -345,10 +365,7 @@ class Call:
         if not self.may(rule, project_id):
             owner = project_id or self.caller.project_id
             self._audit(rule, owner)
-            detail = f"the policy {rule} does not allow this request"
-            if self.caller.project_id is None:
-                detail += "; the token is not for a project"
-            raise errors.ApiError(codes.FORBIDDEN, detail)
+            raise forbidden(self.backends.enforcer, self.caller, rule)
 
     def _audit(self, rule: str, owner: str | None) -> None:
         is_privileged = self.backends.enforcer.is_privileged(self.caller, rule)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -24,6 +25,9 @@ _ROUTINE = {
     rights.ADMIN_OR_SERVICE: "service",
     rights.ADMIN_OR_AGENT: rights.AGENT_ROLE,
 }
+# Parts of checks. A role that must not be there is not required.
+_ROLE = re.compile(r"(?<!not )role:([^\s()]+)")
+_RULE = re.compile(r"(?<!not )rule:([^\s()]+)")
 #: Number of decisions that are cached.
 _MOST = 10_000
 
@@ -74,6 +78,18 @@ class Enforcer:
                 rule, dict(target), caller, do_raise=False
             )
         return allowed
+
+    def roles(self, rule: str) -> set[str]:
+        """Return the roles of which a policy requires one."""
+        found: set[str] = set()
+        seen: set[str] = set()
+        names = {rule}
+        while names:
+            seen |= names
+            checks = [str(self._enforcer.rules.get(one, "")) for one in names]
+            found.update(*map(_ROLE.findall, checks))
+            names = set[str]().union(*map(_RULE.findall, checks)) - seen
+        return found
 
     def is_privileged(self, caller: context.RequestContext, rule: str) -> bool:
         """Whether a policy gives a caller more rights than tenants have.

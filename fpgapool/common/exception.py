@@ -232,4 +232,4 @@ class StoreFailed(FpgapoolException):
 
 class InvalidRequest(FpgapoolException):
     code = codes.INVALID_REQUEST
-    msg_fmt = "Invalid request: {reason}"
+    msg_fmt = "{reason}"

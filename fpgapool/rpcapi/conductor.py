@@ -601,6 +601,8 @@ class ConductorAPI(_PoolQuestions):
         Durable on return; replaces the previous state.
 
         :param device: its name; None: the whole host.
+        :param reason: empty: hardware that stays out of use, or stays enabled,
+            keeps its reason.
         :param drain_within_s: how long current sessions may keep draining
             slots; None: no limit.
         """

@@ -23,7 +23,9 @@ _STATE = common.described(
 #: Members that may accompany a state.
 _WITH_STATE = {
     "reason": common.described(
-        {"type": "string", "maxLength": 255}, "Human-readable reason."
+        {"type": "string", "maxLength": 255},
+        "Human-readable reason. Without one, hardware that stays out of use"
+        " keeps its reason.",
     ),
     "drain_deadline_s": common.described(
         {"type": "number", "minimum": 0, "maximum": 366 * 86400},

@@ -142,9 +142,8 @@ class Recall:
             )
         caller: context.RequestContext = environ[middleware.CONTEXT]
         if not self._allows(caller, rights.POOL_GET):
-            raise errors.ApiError(
-                codes.FORBIDDEN,
-                f"the policy {rights.POOL_GET} does not allow this request",
+            raise calls.forbidden(
+                self._backends.enforcer, caller, rights.POOL_GET
             )
         samples, events = self._backends.memory.recall(_since(environ))
         if not self._allows(caller, rights.POOL_HOSTS):

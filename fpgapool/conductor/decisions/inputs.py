@@ -159,6 +159,8 @@ class Administer(_Awaited):
     """An operator sets the administrative state of a device or host.
 
     :ivar device: name of the device; None: the whole host.
+    :ivar reason: empty: hardware that stays out of use keeps its reason, and
+        so does hardware that stays enabled.
     :ivar drain_within_s: time until the slots are revoked; None: never.
     """
 

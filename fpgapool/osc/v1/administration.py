@@ -53,7 +53,8 @@ def options(
         ),
         base.option(
             "reason",
-            "reason, shown by the list and show commands",
+            "reason, shown by the list and show commands; without it, the"
+            " former reason stays until the hardware is enabled",
             metavar="<text>",
         ),
     )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import decimal
 import itertools
@@ -128,6 +129,17 @@ class Command(command.Command):
         finally:
             self._flush()
 
+    def say(self, text: str) -> None:
+        """Write a line about what the command has done."""
+        if self.app.stdout is not None:
+            self.app.stdout.write(f"{text}\n")
+
+    def note(self, text: str) -> None:
+        """Write a line to standard error, if that is possible."""
+        with contextlib.suppress(AttributeError, OSError):
+            self.app.stderr.write(f"{text}\n")
+            self.app.stderr.flush()
+
     def _flush(self) -> None:
         stdout = self.app.stdout
         if stdout is None:
@@ -158,6 +170,16 @@ class ShowCommand(Command, command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         return self.shown(self.act(parsed_args))
 
+    def produce_output(
+        self,
+        parsed_args: argparse.Namespace,
+        column_names: Sequence[str],
+        data: Iterable[Any],
+    ) -> int:
+        """Write the columns; those for programs have nested values as JSON."""
+        values = columns.cells(parsed_args.formatter, data)
+        return super().produce_output(parsed_args, column_names, values)
+
     def act(self, parsed_args: argparse.Namespace) -> resource.Resource:
         """Get or change the resource, and return it."""
         get = getattr(self.client, f"get_{self.kind}")
@@ -183,9 +205,11 @@ class EachCommand(Command):
     The argument that takes the resources is the plural of their kind.
 
     :cvar done: past participle of the action, for error messages.
+    :cvar told: what to write about each resource, ``{0}``, after success.
     """
 
     done: str
+    told = ""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         identifiers = getattr(parsed_args, f"{self.kind}s")
@@ -194,13 +218,19 @@ class EachCommand(Command):
             try:
                 found = names.find(self.client, self.kind, one)
                 self.act(found, parsed_args)
+                if self.told:
+                    self.say(self.told.format(one))
             except (
                 sdk_exceptions.SDKException,
                 exceptions.CommandError,
             ) as error:
                 failed.append(one)
                 text = messages.of_error(error)
-                LOG.error("%s %s: %s", self.kind, one, text)
+                if repr(one) not in text:
+                    text = f"{self.kind} {one}: {text}"
+                if len(identifiers) == 1:
+                    raise exceptions.CommandError(text) from error
+                LOG.error("%s", text)
         if failed:
             raise exceptions.CommandError(
                 f"{len(failed)} of {len(identifiers)} {self.kind}s were not"
@@ -283,6 +313,16 @@ class ListCommand(Command, command.Lister):
             **{name: getattr(parsed_args, name) for name in self.filters}
         )
 
+    def of_host(self, host: str | None) -> dict[str, str]:
+        """Return the query for what belongs to a host.
+
+        :param host: name or UUID; None means all hosts.
+        :raises CommandError: if no host has the name.
+        """
+        if host is None:
+            return {}
+        return {"host_uuid": names.find(self.client, "host", host)}
+
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
@@ -309,9 +349,24 @@ class ListCommand(Command, command.Lister):
         members = itertools.islice(
             self.members(parsed_args, query), parsed_args.limit
         )
+        first = list(itertools.islice(members, 1))
+        if not first:
+            text = self.empty(parsed_args)
+            if text and parsed_args.formatter == "table":
+                self.note(text)
         return list(shown.values()), (
-            self._row(member, list(shown)) for member in members
+            columns.cells(
+                parsed_args.formatter, self._row(member, list(shown))
+            )
+            for member in itertools.chain(first, members)
         )
+
+    def empty(self, parsed_args: argparse.Namespace) -> str:
+        """Return what to tell people about an empty list.
+
+        :raises CommandError: if a filter names what does not exist.
+        """
+        return ""
 
     def _row(self, member: resource.Resource, names: list[str]) -> list[Any]:
         formats = {**columns.formatters(self.described), **self.formatters}
@@ -362,6 +417,20 @@ def instant(text: str | None) -> float | None:
         return datetime.datetime.fromisoformat(text or "").timestamp()
     except ValueError:
         return None
+
+
+def time_text(text: str) -> str:
+    """Return a time as it is; the service reads it.
+
+    :raises argparse.ArgumentTypeError: if it is not a time in ISO 8601.
+    """
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time; example: 2026-11-29T15:00:00"
+        ) from None
+    return text
 
 
 positive = arguments.number(int, "a positive integer", 1)
@@ -436,16 +505,9 @@ def _order(keys: Sequence[str]) -> Callable[[str], dict[str, list[str]]]:
     return parse
 
 
-def host_filter(host: str | None) -> dict[str, str]:
-    """Return the query for a host's devices or slots.
-
-    :param host: name or UUID; None means all hosts.
-    """
-    if host is None:
-        return {}
-    # The service filters by UUID; names are compared here.
-    is_uuid = utils.is_uuid_like(host)
-    return {"host_uuid" if is_uuid else "host_name": host}
+def of_host_option(what: str) -> arguments.Argument:
+    """Return the option whose query is :meth:`ListCommand.of_host`."""
+    return option("host", f"list only {what} this host (name or UUID)")
 
 
 UP_OR_DOWN = arguments.OneOf(

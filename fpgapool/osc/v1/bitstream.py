@@ -323,21 +323,22 @@ class SetBitstream(base.Command):
             self.client.share_bitstream(bitstream, project_id)
             self._say(bitstream, f"shared with project {project_id}")
         if parsed_args.approve:
+            before = self.client.get_bitstream(bitstream)
+            again = "already " * (before.state == "approved")
             found = self.client.approve_bitstream(
                 bitstream, force=parsed_args.force
             )
             self._say(
                 bitstream,
-                f"approved: slots of shape {', '.join(found.shapes)} may run"
-                f" it as {found.accelerator}, version {found.version}",
+                f"{again}approved: slots of shape {', '.join(found.shapes)}"
+                f" may run it as {found.accelerator}, version {found.version}",
             )
         if parsed_args.reject is not None:
             self.client.reject_bitstream(bitstream, parsed_args.reject)
             self._say(bitstream, "rejected: no slot will be given it")
 
     def _say(self, bitstream: str, what: str) -> None:
-        if self.app.stdout is not None:
-            self.app.stdout.write(f"bitstream {bitstream} {what}\n")
+        self.say(f"bitstream {bitstream} {what}")
 
 
 class UnsetBitstream(base.Command):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from osc_lib.cli import format_columns
@@ -71,6 +72,31 @@ class Sentences(format_columns.ListDictColumn):
 
     def human_readable(self) -> str:
         return "\n".join(one["message"] for one in self._value)
+
+
+#: Formats whose cells are text; cliff would write Python's form of nested
+#: values. Not "shell": cliff does not escape the backslashes of JSON.
+_TEXT_FORMATS = ("csv", "value")
+_NESTED = (
+    format_columns.DictColumn,
+    format_columns.ListColumn,
+    format_columns.ListDictColumn,
+)
+
+
+def cells(formatter: str, values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return values with nested ones as JSON, if the format needs text."""
+    if formatter not in _TEXT_FORMATS:
+        return tuple(values)
+    return tuple(map(_cell, values))
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, _NESTED):
+        value = value.machine_readable()
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return value
 
 
 _BY_KIND = {

@@ -43,7 +43,7 @@ class ListDevices(base.ListCommand):
         "id": "ID",
     }
     arguments = (
-        base.option("host", "list only devices of this host (name or UUID)"),
+        base.of_host_option("devices of"),
         base.option(
             "state",
             "list only devices in this state",
@@ -52,7 +52,7 @@ class ListDevices(base.ListCommand):
     )
 
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        return base.host_filter(parsed_args.host) | super().query(parsed_args)
+        return self.of_host(parsed_args.host) | super().query(parsed_args)
 
 
 class ShowDevice(base.ShowCommand):

@@ -71,6 +71,7 @@ _GOAL_OPTIONS = (
             " such as 2026-03-01T12:00:00; UTC by default)",
             metavar="<time>",
             dest="deadline_at",
+            type=base.time_text,
         ),
         base.option(
             "rate",

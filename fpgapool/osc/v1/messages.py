@@ -9,13 +9,13 @@ from openstack import exceptions
 from fpgapool.osc.sdk import fpgapool_service
 from fpgapool.osc.sdk import proxy
 
-#: Commands that list what exists, by code of the error if something does not.
+#: Arguments that list what exists, by code of the error if something does not.
 _LISTS = {
     "ACCELERATOR_NOT_FOUND": "accelerator list",
     "DEVICE_NOT_FOUND": "device list",
     "GROUP_NOT_FOUND": "group list",
     "HOST_NOT_FOUND": "host list",
-    "SESSION_NOT_FOUND": "session list",
+    "SESSION_NOT_FOUND": "session list --all",
     "SLOT_NOT_FOUND": "slot list",
     "UNKNOWN_ACCELERATOR": "accelerator list",
 }
@@ -40,7 +40,7 @@ def _of_answer(error: exceptions.HttpException) -> str:
     code = found["code"]
     text = found["detail"]
     if code in _LISTS:
-        text += f"; 'openstack fpga {_LISTS[code]}' lists all"
+        text += f"; see 'openstack fpga {_LISTS[code]}'"
     elif error.response.status_code >= 500:
         text += f"; search the service's log for {found['request_id']}"
     if error.response.status_code in (429, 503):

@@ -103,6 +103,21 @@ _KINDS = {
 }
 
 
+def _missing(kind: str, text: str) -> exceptions.CommandError:
+    return exceptions.CommandError(
+        f"no {kind} is named {text!r}; see 'openstack fpga {kind} list'"
+    )
+
+
+def check_accelerator(client: proxy.Proxy, name: str | None) -> None:
+    """Check the accelerator of a filter; None: there is no such filter.
+
+    :raises CommandError: if it does not exist.
+    """
+    if name and all(one.name != name for one in client.accelerators()):
+        raise _missing("accelerator", name)
+
+
 def find(client: proxy.Proxy, kind: str, text: str) -> str:
     """Return the identifier of a resource.
 
@@ -119,7 +134,7 @@ def find(client: proxy.Proxy, kind: str, text: str) -> str:
         identifier: str = found[0].id
         return identifier
     if not found:
-        raise exceptions.CommandError(f"no {kind} is named {text!r}")
+        raise _missing(kind, text)
     lines = sorted(f"{one.id} {describe(one)}".rstrip() for one in found)
     shown = "\n".join(lines[:_MAX_CANDIDATES])
     use = "an ID"

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Look up projects and users by name in Keystone."""
+"""Look up projects and users by name in Keystone.
+
+In a pool without Keystone, the names are the IDs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import re
 from typing import Any
 
 from keystoneauth1 import exceptions as auth_exceptions
+from keystoneauth1 import identity as keystone
 from openstack import exceptions as sdk_exceptions
 from osc_lib import exceptions
 
@@ -73,7 +77,7 @@ def find_id(
     :raises CommandError: if Keystone does not return the project.
     :raises openstack.exceptions.SDKException: if the name is ambiguous.
     """
-    if parsed_args.force_project:
+    if parsed_args.force_project or not _has_keystone(connection):
         return project
     return _find_id(
         connection.identity,
@@ -81,6 +85,11 @@ def find_id(
         "use its ID with --force-project",
         "if this is the ID of a deleted project, add --force-project",
     )
+
+
+def _has_keystone(connection: Any) -> bool:
+    auth = connection.session.auth
+    return isinstance(auth, keystone.BaseIdentityPlugin)
 
 
 def find_user_id(connection: Any, user: str, domain: str | None) -> str:
@@ -91,7 +100,7 @@ def find_user_id(connection: Any, user: str, domain: str | None) -> str:
     :raises CommandError: if Keystone does not return the user.
     :raises openstack.exceptions.SDKException: if the name is ambiguous.
     """
-    if _USER_ID.fullmatch(user):
+    if _USER_ID.fullmatch(user) or not _has_keystone(connection):
         return user
     return _find_id(
         connection.identity, ("user", user, domain), "use the ID", "use an ID"

@@ -20,7 +20,7 @@ from fpgapool.vocabulary import accounting
 
 _limit = arguments.number(
     int,
-    f"a limit: an integer, or {accounting.UNLIMITED} for unlimited",
+    f"a limit: 0 or more, or {accounting.UNLIMITED} for unlimited",
     accounting.UNLIMITED,
     accounting.MAX_LIMIT,
 )

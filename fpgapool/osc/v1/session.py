@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import time
 import uuid
 from collections.abc import Iterable
@@ -154,9 +153,9 @@ class CreateSession(ShowSession):
 
     def _wait(self, session: sessions.Session) -> sessions.Session:
         try:
-            return waiting.until_ready(self.client, session, self._say)
+            return waiting.until_ready(self.client, session, self.note)
         except KeyboardInterrupt:
-            self._say(_what_goes_on(session))
+            self.note(_what_goes_on(session))
             raise
         except sdk_exceptions.SDKException as error:
             text = f"{messages.of_error(error)}; {_what_goes_on(session)}"
@@ -164,12 +163,6 @@ class CreateSession(ShowSession):
         except auth_exceptions.ConnectionError as error:
             text = f"{error}; {_what_goes_on(session)}"
             raise exceptions.CommandError(text) from error
-
-    def _say(self, text: str) -> None:
-        # The command continues even if its progress cannot be shown.
-        with contextlib.suppress(AttributeError, OSError):
-            self.app.stderr.write(f"{text}\n")
-            self.app.stderr.flush()
 
 
 def _wanted(parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -215,6 +208,11 @@ _ORDER = (
 )
 # Options that ask for certain sessions, whether they live or not.
 _CERTAIN = ("states", "request_id", "changes_since")
+# Options that may leave nothing of a list.
+_NARROWING = (
+    *_CERTAIN,
+    *("accelerator", "host", "user", "instance", "marker"),
+)
 
 
 def _place(one: sessions.Session) -> str:
@@ -251,7 +249,7 @@ class ListSessions(base.ListCommand):
 
     described = description.FIELDS
     method = "sessions"
-    filters = ("accelerator", "request_id", "host_uuid", "changes_since")
+    filters = ("accelerator", "request_id", "changes_since")
     formatters = {"pending_reasons": columns.Sentences}
     derived = {
         "Time": lambda one: _duration(one, time.time()),
@@ -287,12 +285,7 @@ class ListSessions(base.ListCommand):
         base.option(
             "request-id", "list only the session with this request ID"
         ),
-        base.option(
-            "host",
-            "list only sessions whose client is on this host (UUID)",
-            metavar="<uuid>",
-            dest="host_uuid",
-        ),
+        base.of_host_option("sessions whose client is on"),
         *projects.user(
             "list only sessions that this user has opened (name or ID; for"
             " programs on hosts of the pool, the number of the system user)"
@@ -307,6 +300,7 @@ class ListSessions(base.ListCommand):
             "list only sessions that changed at this time or later (ISO 8601,"
             " such as 2026-03-01T12:00:00; UTC by default)",
             metavar="<time>",
+            type=base.time_text,
         ),
         base.ALL_PROJECTS,
         *projects.one(
@@ -315,7 +309,7 @@ class ListSessions(base.ListCommand):
     )
 
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        found = super().query(parsed_args)
+        found = super().query(parsed_args) | self.of_host(parsed_args.host)
         found |= projects.query(self, parsed_args)
         if parsed_args.user:
             found["user_id"] = projects.find_user_id(
@@ -331,6 +325,20 @@ class ListSessions(base.ListCommand):
         if _only_live(parsed_args):
             wanted = list(_ORDER)
         return found | base.given(state=wanted, all_projects=all_projects)
+
+    def empty(self, parsed_args: argparse.Namespace) -> str:
+        names.check_accelerator(self.client, parsed_args.accelerator)
+        only_live, project = _only_live(parsed_args), parsed_args.project
+        said = "no live sessions" if only_live else "no sessions"
+        more = ["--all shows ended ones"] * only_live
+        if project:
+            said += f" of project {project}"
+        elif not parsed_args.all_projects:
+            said += " of your project"
+            more += ["--all-projects those of others"]
+        if any(getattr(parsed_args, name) for name in _NARROWING):
+            said += " match the options"
+        return "; ".join([said, ", ".join(more)] if more else [said])
 
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]

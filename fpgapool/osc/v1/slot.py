@@ -36,7 +36,7 @@ class ListSlots(base.ListCommand):
         "id": "ID",
     }
     arguments = (
-        base.option("host", "list only slots of this host (name or UUID)"),
+        base.of_host_option("slots of"),
         base.option(
             "device",
             "list only slots of this device (HOST/NAME such as node1/board0,"
@@ -55,12 +55,16 @@ class ListSlots(base.ListCommand):
     )
 
     def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        found: dict[str, Any] = base.host_filter(parsed_args.host)
+        found: dict[str, Any] = self.of_host(parsed_args.host)
         if parsed_args.device:
             found["device_id"] = names.find(
                 self.client, "device", parsed_args.device
             )
         return found | super().query(parsed_args)
+
+    def empty(self, parsed_args: argparse.Namespace) -> str:
+        names.check_accelerator(self.client, parsed_args.accelerator)
+        return super().empty(parsed_args)
 
 
 class ShowSlot(base.ShowCommand):
@@ -79,6 +83,10 @@ class TestSlot(base.EachCommand):
 
     kind = "slot"
     done = "tested"
+    told = (
+        "slot {0}: the test has started; 'openstack fpga slot show {0}' shows"
+        " its result"
+    )
     arguments = (
         base.positional(
             "slots",

@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Iterable
 from typing import Any
 
+from osc_lib import exceptions
 from osc_lib import utils
 from osc_lib.command import command
 
@@ -55,9 +56,12 @@ _FILTERS = (
 def _filters(
     asked: base.Command, parsed_args: argparse.Namespace
 ) -> dict[str, Any]:
+    start, end = parsed_args.start, parsed_args.end
+    if start and end and start > end:
+        raise exceptions.CommandError(f"--start {start} is after --end {end}")
     return projects.query(asked, parsed_args) | base.given(
-        start=parsed_args.start,
-        end=parsed_args.end,
+        start=start,
+        end=end,
         accelerator=parsed_args.accelerator,
     )
 

@@ -275,7 +275,7 @@ def test_a_remote_error_does_not_bring_its_traceback():
     kind = type("InvalidRequest_Remote", (exception.InvalidRequest,), {})
     kind.__str__ = lambda self: "Traceback (most recent call last)"
     error.__class__ = kind
-    assert errors.translate(error).detail == "Invalid request: no"
+    assert errors.translate(error).detail == "no"
 
 
 def test_a_route_of_a_later_version_is_not_in_an_earlier_one(

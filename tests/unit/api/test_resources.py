@@ -109,6 +109,11 @@ def test_hosts_are_for_services_and_administrators(world):
             4,
         )
     assert world.error("GET", "/v1/hosts") == (403, codes.FORBIDDEN)
+    refused = world.ask("GET", "/v1/hosts").json["errors"][0]["detail"]
+    assert refused == (
+        "the policy fpgapool:hosts:list does not allow this request; it needs"
+        " one of the roles admin, service; the token has: member, reader"
+    )
 
 
 def test_slots_do_not_tell_tenants_of_each_other(opened):

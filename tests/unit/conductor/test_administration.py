@@ -75,6 +75,28 @@ def test_what_is_disabled_is_given_to_nobody(pool) -> None:
     assert pool.view(opened[1]).slot_host_name == "a"
 
 
+@pytest.mark.parametrize("device", [None, "board0"])
+def test_a_reason_stays_until_the_hardware_is_enabled(pool, device) -> None:
+    run_on(pool, "a")
+    table = "devices" if device else "hosts"
+    for state, within_s, reason, wanted in [
+        (DRAINING, None, "kernel", ("draining", "kernel", False)),
+        (DRAINING, 20.0, "", ("draining", "kernel", True)),
+        (DRAINING, None, "fan", ("draining", "fan", False)),
+        (DISABLED, None, "", ("disabled", "fan", False)),
+        (DRAINING, 20.0, "", ("draining", "fan", True)),
+        (ENABLED, None, "", ("enabled", "", False)),
+        (ENABLED, None, "new", ("enabled", "new", False)),
+        (ENABLED, None, "", ("enabled", "new", False)),
+        (DISABLED, None, "", ("disabled", "", False)),
+    ]:
+        assert administering.administer(
+            pool, state, within_s, device=device, reason=reason
+        )
+        *shown, deadline_at = row(pool, table)
+        assert (*shown, deadline_at is not None) == wanted
+
+
 def test_who_is_there_stays(pool) -> None:
     request_id = run_on(pool, "a")
     administering.administer(pool, DISABLED)

@@ -191,7 +191,10 @@ def test_queued_bytes_are_limited_and_given_back():
     queued = pool.open(project_id="a", claimed_bytes=600)
     code, message = refusal_of(pool, project_id="a", claimed_bytes=500)
     assert code == codes.QUOTA_EXCEEDED
-    assert "queued bytes: limit 1000, 600 used, 500 requested" in message
+    assert message == (
+        "project a may have 1000 bytes of waiting requests: it has 600, and"
+        " 500 more would be too many"
+    )
     exact = pool.open(project_id="a", claimed_bytes=400)
     assert find(pool, "a", exact).state == states.QUEUED
     pool.open(project_id="b", claimed_bytes=1000)

@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import requests
+from keystoneauth1 import identity as keystone
 from openstack import exceptions
 from openstack.test import fakes
 from osc_lib.command import command
@@ -68,7 +69,12 @@ class App:
         self.identity = mock.Mock()
         self.client_manager = types.SimpleNamespace(
             fpgapool=self.client,
-            sdk_connection=types.SimpleNamespace(identity=self.identity),
+            sdk_connection=types.SimpleNamespace(
+                identity=self.identity,
+                session=types.SimpleNamespace(
+                    auth=keystone.Password("http://k")
+                ),
+            ),
         )
         self.know_projects({})
         self.stdout = io.StringIO()

@@ -193,6 +193,18 @@ def test_all_that_can_be_set(app: fakes.App) -> None:
     app.client.unshare_bitstream.assert_called_once_with(ID, "id-p2")
 
 
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [("unapproved", "approved"), ("approved", "already approved")],
+)
+def test_a_second_approval_says_so(
+    app: fakes.App, state: str, said: str
+) -> None:
+    app.client.get_bitstream.side_effect = lambda _: sdk.Bitstream(state=state)
+    app.run(bitstream.SetBitstream, ID, "--approve")
+    assert app.stdout.getvalue().startswith(f"bitstream {ID} {said}: slots")
+
+
 def test_those_that_cannot_be_deleted_do_not_stop_the_others(
     app: fakes.App,
 ) -> None:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
+import io
 import json
 from typing import Any
 
@@ -188,7 +190,6 @@ def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("kind", "line", "query"),
     [
-        ("device", "--host compute1", {"host_name": "compute1"}),
         ("device", f"--host {UUID}", {"host_uuid": UUID}),
         ("device", "--state faulty", {"state": "faulty"}),
         ("host", "--name n --up", {"name": "n", "is_up": True}),
@@ -198,7 +199,6 @@ def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
             "--binary fpgapool-agent --down",
             {"binary": "fpgapool-agent", "is_up": False},
         ),
-        ("slot", "--host compute1", {"host_name": "compute1"}),
         (
             "slot",
             f"--device {UUID} --accelerator aes --state idle",
@@ -236,12 +236,48 @@ def test_wrong_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_filters(kind: str, line: str, query: dict[str, Any]) -> None:
     class_, resource, schema = LISTS[kind]
     app = fakes.App()
+    app.client.accelerators.side_effect = lambda: [
+        library.Accelerator(name="aes")
+    ]
     app.rows(class_, *line.split())
     _calls(app, class_).assert_called_once_with(**query)
-    # Names of hosts are compared here; the service does the rest.
     mapping = resource._query_mapping._mapping
-    sent = {mapping[name] for name in query if name != "host_name"}
+    sent = {mapping[name] for name in query}
     assert sent <= set(schema["properties"])
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "12:00", "2026-02-30"])
+def test_what_is_no_time(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = fakes.App()
+    with pytest.raises(SystemExit):
+        app.run(session.ListSessions, f"--changes-since={text}")
+    with pytest.raises(SystemExit):
+        app.run(group.SetGroup, f"--deadline={text}", "--actions=5", UUID)
+    said = f"{text!r} is not a time; example: 2026-11-29T15:00:00"
+    assert capsys.readouterr().err.count(said) == 2
+    assert app.client.mock_calls == []
+
+
+@pytest.mark.parametrize("kind", ["device", "slot", "session"])
+def test_a_host_may_be_named(kind: str) -> None:
+    """A name with a slip in it is not an empty list."""
+    class_ = LISTS[kind][0]
+    app = fakes.App()
+    app.client.hosts.side_effect = lambda name: (
+        [inventory.Host(uuid=UUID, name=name)] if name == "node1" else []
+    )
+    app.rows(class_, "--host", "node1")
+    _calls(app, class_).assert_called_once_with(
+        host_uuid=UUID, **_live(class_)
+    )
+    with pytest.raises(
+        exceptions.CommandError,
+        match="no host is named 'nodeX'; see 'openstack fpga host list'",
+    ):
+        app.run(class_, "--host", "nodeX")
+    assert _calls(app, class_).call_count == 1
 
 
 @every_list
@@ -320,6 +356,56 @@ def test_an_instance_may_be_named() -> None:
     app.client.sessions.assert_called_once_with(instance_id=UUID, state=LIVE)
     with pytest.raises(exceptions.CommandError, match="'web-2'"):
         fakes.App().run(session.ListSessions, "--instance", "web-2")
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (
+            "",
+            "no live sessions of your project; --all shows ended ones,"
+            " --all-projects those of others",
+        ),
+        (
+            "--all",
+            "no sessions of your project; --all-projects those of others",
+        ),
+        ("--all-projects", "no live sessions; --all shows ended ones"),
+        ("--all --all-projects", "no sessions"),
+        ("--all --project p --force-project", "no sessions of project p"),
+        (
+            "--accelerator aes --all-projects",
+            "no live sessions match the options; --all shows ended ones",
+        ),
+    ],
+)
+def test_people_are_told_why_there_are_no_sessions(
+    line: str, text: str
+) -> None:
+    app = fakes.App()
+    app.client.sessions.side_effect = lambda **_: iter([])
+    app.client.accelerators.side_effect = lambda: [
+        library.Accelerator(name="aes")
+    ]
+    assert app.run(session.ListSessions, *line.split()) == 0
+    assert app.stderr.getvalue() == f"{text}\n"
+    assert not app.stdout.getvalue().strip()
+    app.stderr.truncate(0)
+    assert app.run(session.ListSessions, *line.split(), "-f", "json") == 0
+    assert json.loads(app.stdout.getvalue()) == []
+    assert app.stderr.getvalue() == ""
+
+
+@pytest.mark.parametrize("kind", ["session", "slot"])
+def test_an_accelerator_that_does_not_exist(kind: str) -> None:
+    class_ = LISTS[kind][0]
+    app = fakes.App()
+    _calls(app, class_).side_effect = lambda **_: iter([])
+    app.client.accelerators.side_effect = list
+    with pytest.raises(
+        exceptions.CommandError, match="no accelerator is named 'eas'; see"
+    ):
+        app.run(class_, "--accelerator", "eas")
 
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
@@ -421,6 +507,10 @@ def test_sessions_as_programs_read_them(
         *("-f", "value", "-c", "ID", "-c", "Claimed Bytes", "-c", "Time"),
     )
     assert app.stdout.getvalue().splitlines()[-1] == "new 1000 5.0"
+    app, _ = _sessions(monkeypatch, "-f", "csv")
+    rows = csv.DictReader(io.StringIO(app.stdout.getvalue()))
+    waits = {row["ID"]: json.loads(row["Waiting For"]) for row in rows}
+    assert waits == {"runs": [], "old": WAITS, "new": WAITS}
 
 
 def test_a_list_is_watched_until_it_is_interrupted(

@@ -20,7 +20,7 @@ from tests.unit.osc import fakes
     [
         (
             fakes.refusal(404, "DEVICE_NOT_FOUND", "there is no device 'x'"),
-            "there is no device 'x'; 'openstack fpga device list' lists all"
+            "there is no device 'x'; see 'openstack fpga device list'"
             " (DEVICE_NOT_FOUND)",
         ),
         (

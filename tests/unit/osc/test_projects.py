@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 from keystoneauth1 import exceptions as auth_exceptions
+from keystoneauth1 import token_endpoint
 from openstack import exceptions
 from osc_lib import exceptions as osc_exceptions
 
@@ -134,6 +135,29 @@ def test_what_is_forced_is_an_id(
     app.run(class_, *arguments, "--force-project")
     assert _asked_for(app) == "research"
     app.identity.find_project.assert_not_called()
+
+
+@pytest.fixture
+def lone(app: fakes.App) -> fakes.App:
+    """Give an application in a pool without Keystone."""
+    connection: Any = app.client_manager.sdk_connection
+    connection.session.auth = token_endpoint.Token("http://pool", "t")
+    # What openstacksdk returns for an API that it does not know.
+    connection.identity = object()
+    return app
+
+
+@every_command
+def test_without_keystone_names_are_ids(
+    lone: fakes.App, class_: Any, arguments: list[str]
+) -> None:
+    lone.run(class_, *arguments)
+    assert _asked_for(lone) == "research"
+
+
+def test_users_without_keystone(lone: fakes.App) -> None:
+    lone.run(session.ListSessions, "--user", "eve")
+    lone.client.sessions.assert_called_once_with(user_id="eve", state=mock.ANY)
 
 
 @pytest.mark.parametrize(

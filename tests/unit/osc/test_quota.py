@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from openstack import exceptions
 from openstack.test import fakes as sdk_fakes
+from osc_lib import exceptions as osc_exceptions
 
 from fpgapool.api.schemas import accounting as schemas
 from fpgapool.osc.sdk import accounting as sdk
@@ -122,7 +123,8 @@ def test_what_is_no_limit(
     app = app_with({})
     with pytest.raises(SystemExit):
         app.run(quota.SetQuota, f"--sessions={limit}", PROJECT_ID)
-    assert "is not a limit" in capsys.readouterr().err
+    said = "is not a limit: 0 or more, or -1 for unlimited"
+    assert said in capsys.readouterr().err
 
 
 # -- usage ------------------------------------------------------------------
@@ -210,6 +212,17 @@ def test_what_is_no_day(day: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         app.run(usage.ListUsage, "--start", day)
     assert "is not a date" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("class_", [usage.ListUsage, usage.ShowUsage])
+def test_a_first_day_after_the_last(class_: Any) -> None:
+    app = app_with({})
+    with pytest.raises(
+        osc_exceptions.CommandError,
+        match="--start 2026-02-02 is after --end 2026-02-01",
+    ):
+        app.run(class_, "--start", "2026-02-02", "--end", "2026-02-01")
+    app.client.usage.assert_not_called()
 
 
 def test_everything_that_the_api_says_is_known() -> None:

@@ -144,8 +144,8 @@ def test_no_repeat_if_it_is_refused() -> None:
     with pytest.raises(exceptions.CommandError) as caught:
         app.run(session.CreateSession, "x", "1")
     assert str(caught.value) == (
-        "there is no accelerator 'x'; 'openstack fpga accelerator list' lists"
-        " all (UNKNOWN_ACCELERATOR)"
+        "there is no accelerator 'x'; see 'openstack fpga accelerator list'"
+        " (UNKNOWN_ACCELERATOR)"
     )
 
 
@@ -306,11 +306,33 @@ def test_close_goes_on(caplog: pytest.LogCaptureFixture) -> None:
         app.run(session.CloseSession, "x", "y", "z")
     assert str(caught.value) == "2 of 3 sessions were not closed: x, z"
     assert [record.getMessage() for record in caplog.records] == [
-        "session x: there is no session 'x'; 'openstack fpga session list'"
-        " lists all (SESSION_NOT_FOUND)",
+        "there is no session 'x'; see 'openstack fpga session list --all'"
+        " (SESSION_NOT_FOUND)",
         "session z: the policy p does not allow it (FORBIDDEN)",
     ]
     assert app.client.close_session.call_count == 3
+
+
+def test_an_error_about_one_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = fakes.App()
+    app.client.close_session.side_effect = [
+        fakes.refusal(404, *NOT_FOUND),
+        fakes.refusal(403, "FORBIDDEN", "the policy p does not allow it"),
+    ]
+    for one, said in [
+        (
+            "x",
+            "there is no session 'x'; see 'openstack fpga session list --all'"
+            " (SESSION_NOT_FOUND)",
+        ),
+        ("y", "session y: the policy p does not allow it (FORBIDDEN)"),
+    ]:
+        with pytest.raises(exceptions.CommandError) as caught:
+            app.run(session.CloseSession, one)
+        assert str(caught.value) == said
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -164,3 +165,15 @@ def test_a_schema_has_lines() -> None:
     app.client.get_accelerator.side_effect = lambda name: found
     shown = app.rows(accelerator.ShowAccelerator, "aes")
     assert shown["params_schema"] == schema
+
+
+def test_nested_values_are_json_for_programs() -> None:
+    app = fakes.App()
+    reasons = [{"code": "NO_FREE_SLOT", "message": 'It\'s "full".'}]
+    found = fakes.session(pending_reasons=reasons)
+    app.client.get_session.side_effect = lambda name: found
+    app.run(
+        session.ShowSession,
+        *(fakes.SESSION_ID, "-f", "value", "-c", "pending_reasons"),
+    )
+    assert json.loads(app.stdout.getvalue()) == reasons

@@ -26,6 +26,11 @@ def test_each_is_tested(options: list[str], accelerator: str | None) -> None:
     assert [call.args for call in app.client.test_slot.call_args_list] == [
         (one, accelerator) for one in IDS
     ]
+    assert app.stdout.getvalue().splitlines() == [
+        f"slot {one}: the test has started; 'openstack fpga slot show {one}'"
+        " shows its result"
+        for one in IDS
+    ]
 
 
 def test_others_are_tested_if_one_cannot_be() -> None:
@@ -40,3 +45,4 @@ def test_others_are_tested_if_one_cannot_be() -> None:
         app.run(slot.TestSlot, *IDS)
     assert str(caught.value) == f"1 of 3 slots were not tested: {IDS[1]}"
     assert app.client.test_slot.call_count == len(IDS)
+    assert IDS[1] not in app.stdout.getvalue()

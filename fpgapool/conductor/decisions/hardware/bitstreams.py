@@ -192,7 +192,9 @@ class Catalogue:
         if change.bitstream_id in self._by_id:
             return None
         own = self._of_project(change.project_id)
-        admission.check_quota("bitstreams", context.max_count, len(own), 1)
+        admission.check_quota(
+            change.project_id, "bitstreams", context.max_count, len(own), 1
+        )
         self._last_id += 1
         record = db_api.BitstreamRecord(
             id=self._last_id,
@@ -225,7 +227,11 @@ class Catalogue:
             )
         used = sum(one.size_bytes for one in self._of_project(old.project_id))
         admission.check_quota(
-            "bitstream bytes", context.max_bytes, used, change.size_bytes
+            old.project_id,
+            "bytes of bitstreams",
+            context.max_bytes,
+            used,
+            change.size_bytes,
         )
         new = dataclasses.replace(
             old,

@@ -51,11 +51,12 @@ class Operators(parts.Room):
             deadline_at = None
             if item.drain_within_s is not None:
                 deadline_at = self._clock.now + item.drain_within_s
+            entry = device or host
             self._set_admin(
-                device or host,
+                entry,
                 registry.Administration(
                     state=item.state,
-                    reason=item.reason,
+                    reason=item.reason or _kept(entry.admin, item.state),
                     deadline_at=deadline_at,
                 ),
             )
@@ -196,3 +197,11 @@ class Operators(parts.Room):
     @parts.handles(inputs.RevokeInstance)
     def _revoke_instance(self, item: inputs.RevokeInstance) -> None:
         self._instances.revoke(item.instance_id)
+
+
+def _kept(before: registry.Administration, state: model.AdminState) -> str:
+    """Return the reason that stays if an operator names none."""
+    # A drain that is complete is disabled, still for the same reason.
+    enabled = model.AdminState.ENABLED
+    same = (before.state is enabled) == (state is enabled)
+    return before.reason if same else ""

@@ -42,13 +42,15 @@ def check(
         raise exception.DeviceNotFound(
             device=wanted.device, host_uuid=wanted.host_uuid
         )
+    name = f"{device.host.name}/{device.name}"
     if wanted.slots > len(device.slots):
         raise exception.InvalidRequest(
-            reason=f"device {device.name} has only {len(device.slots)} slots"
+            reason=f"device {name} has {len(device.slots)} slots, so"
+            f" {wanted.slots} cannot be reserved"
         )
     if wanted.slots < device.reserved_slots:
         raise exception.FewerThanReserved(
-            reserved=device.reserved_slots, device=device.name
+            reserved=device.reserved_slots, device=name
         )
     return device
 

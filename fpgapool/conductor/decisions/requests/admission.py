@@ -289,16 +289,19 @@ def check_deadline(
         )
 
 
-def check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
+def check_quota(
+    project_id: str, what: str, limit: int | None, used: int, wanted: int
+) -> None:
     """Check that a project may have more of a resource.
 
+    :param what: the resource in the plural.
     :param limit: None: no limit.
     """
     if limit is not None and used + wanted > limit:
         raise Rejected(
             codes.QUOTA_EXCEEDED,
-            f"quota exceeded for {what}: limit {limit}, {used} used,"
-            f" {wanted} requested",
+            f"project {project_id} may have {limit} {what}: it has {used},"
+            f" and {wanted} more would be too many",
         )
 
 

@@ -189,7 +189,9 @@ class GroupBook:
         context.check_budget(new.project_id)
         quota = context.quota_of(new.project_id)
         used = self.in_use(new.project_id)
-        admission.check_quota("groups", quota.groups, used["groups"], 1)
+        admission.check_quota(
+            new.project_id, "groups", quota.groups, used["groups"], 1
+        )
         self._check_slots(new, 0, context)
         self._last_id = new.id
         return [new]
@@ -235,7 +237,8 @@ class GroupBook:
         more = charge_of(new) - before
         if more > 0:
             admission.check_quota(
-                "group slots",
+                new.project_id,
+                "slots of groups",
                 context.quota_of(new.project_id).group_slots,
                 self.in_use(new.project_id)["group_slots"],
                 more,
@@ -271,7 +274,8 @@ class GroupBook:
                 "secret_hash must be a hexadecimal SHA-256 hash",
             )
         admission.check_quota(
-            "group clients",
+            change.project_id,
+            "clients of groups",
             context.quota_of(change.project_id).group_clients,
             self.in_use(change.project_id)["group_clients"],
             1,

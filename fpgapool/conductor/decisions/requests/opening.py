@@ -183,10 +183,15 @@ class Opening(parts.Room):
         self._keeping.check(project_id)
         quota = self._quotas.of(project_id)
         admission.check_quota(
-            "queued requests", quota.queued, book.queued[project_id], 1
+            project_id,
+            "waiting requests",
+            quota.queued,
+            book.queued[project_id],
+            1,
         )
         admission.check_quota(
-            "queued bytes",
+            project_id,
+            "bytes of waiting requests",
             quota.queued_bytes,
             book.queued_bytes[project_id],
             request.claimed_bytes,
