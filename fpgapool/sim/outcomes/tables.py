@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import results
 
 _PARQUET = ".parquet"
@@ -36,6 +37,7 @@ COLUMNS = {
     "start_s": "float64",
     "finish_s": "float64",
     "completion_s": "float64",
+    "wait_s": "float64",
     "slowdown": "float64",
     "host": "int64",
     "slot": "int64",
@@ -122,8 +124,9 @@ def _rows(
     if result.slowdowns is not None:
         slowdowns = result.slowdowns.tolist()
     programmings = map(int, result.programmings.tolist())
-    for job, outcome, slowdown, programmed in zip(
-        scenario.jobs, jobs, slowdowns, programmings, strict=True
+    waits_s = metrics.waits(results.columns(scenario, jobs)).tolist()
+    for job, outcome, wait_s, slowdown, programmed in zip(
+        scenario.jobs, jobs, waits_s, slowdowns, programmings, strict=True
     ):
         yield (
             run.strategy,
@@ -138,6 +141,7 @@ def _rows(
             outcome.start_s,
             outcome.finish_s,
             outcome.finish_s - job.arrival_s,
+            wait_s,
             slowdown,
             outcome.host,
             outcome.slot,
