@@ -112,8 +112,8 @@ def add_parser(subparsers: typing.Any) -> None:
         "--output",
         type=pathlib.Path,
         metavar="FILE",
-        help="write all results to this JSON file; with the extension .csv or "
-        ".parquet, a table with a line for each job",
+        help="write all results to this .json file; or, to a .csv or .parquet "
+        "file, a table with a line for each job",
     )
     parser.add_argument(
         "--plot",
@@ -203,15 +203,14 @@ def _prepare(
             f"arrives at {last_s:g} s",
         )
     if output is not None:
-        if output.suffix in tables.SUFFIXES:
-            tables.check(output)
-            if scenario.groups:
-                raise errors.InputError(
-                    str(output),
-                    "",
-                    "a table has only jobs, and the scenario has groups; name "
-                    "a .json file",
-                )
+        tables.check(output)
+        if output.suffix in tables.SUFFIXES and scenario.groups:
+            raise errors.InputError(
+                str(output),
+                "",
+                "a table has only jobs, and the scenario has groups; name a "
+                ".json file",
+            )
         files.check_writable(output)
     if arguments.plot is None:
         return None

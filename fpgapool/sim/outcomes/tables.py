@@ -22,6 +22,8 @@ from fpgapool.sim.outcomes import results
 _PARQUET = ".parquet"
 #: The extensions of files that are tables.
 SUFFIXES = (".csv", _PARQUET)
+# Of JSON; pipes and devices have none.
+_DOCUMENTS = (".json", "")
 #: The columns, and their types in Apache Arrow. All but ``slowdown`` and
 #: ``energy_j`` of a job are always known, except for its hosts and slot.
 COLUMNS = {
@@ -59,10 +61,18 @@ class Run(typing.NamedTuple):
 
 
 def check(path: pathlib.Path) -> None:
-    """Check before a run that its table can be written after it.
+    """Check before a run that its results can be written after it.
 
-    :raises errors.InputError: if Parquet's library is not installed.
+    :raises errors.InputError: if the extension is of no format, or Parquet's
+        library is not installed.
     """
+    if path.suffix not in (*SUFFIXES, *_DOCUMENTS):
+        raise errors.InputError(
+            str(path),
+            "",
+            f"{path.suffix} is of no format; name a .json, .csv or .parquet "
+            "file",
+        )
     if path.suffix == _PARQUET and importlib.util.find_spec("pyarrow") is None:
         raise errors.InputError(
             str(path),

@@ -238,6 +238,20 @@ def test_seeds_give_means_and_intervals(
     assert "95 % confidence interval over 3 seeds" in said
 
 
+@pytest.mark.parametrize("name", ["r.xlsx", "r.json.txt", "r.CSV"])
+def test_results_have_no_other_format(
+    name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = commands.write(tmp_path / "s.json", commands.make_scenario())
+    output = tmp_path / name
+    said = commands.refused(capsys, "run", source, "--output", output)
+    assert said == (
+        f"{output}: {output.suffix} is of no format; "
+        "name a .json, .csv or .parquet file"
+    )
+    assert not output.exists()
+
+
 def test_a_table_has_a_line_for_each_job_of_each_run(
     tmp_path: pathlib.Path,
 ) -> None:
