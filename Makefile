@@ -49,7 +49,7 @@ TEST_PROCESSES ?= 3
 help: ## say what can be made
 	@echo "usage: make TARGET"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' \
-	    $(firstword $(MAKEFILE_LIST))
+	    $(firstword $(MAKEFILE_LIST)) | LC_ALL=C sort
 
 $(BIN)/python:
 	@tools/create-venv $(VENV)
@@ -125,6 +125,7 @@ test-cli: ## test the openstack command with the libraries of 2026.1
 
 .PHONY: venv
 venv: $(VENV)/.installed ## create .venv with fpgapool and its commands in it
+	@echo "next: $(BIN)/fpgapool-allinone starts a pool on this machine"
 
 .PHONY: demo
 demo: $(VENV)/.installed ## show a small cluster at work; FILES="A B" adds yours

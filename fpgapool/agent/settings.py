@@ -15,6 +15,7 @@ from fpgapool.agent.child import settings as child_settings
 from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import table
 from fpgapool.bitstreams import signatures
+from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common.messaging import signing
 from fpgapool.drivers import loader
@@ -135,10 +136,11 @@ def options_of_driver(
     :raises: drivers.DriverError if the driver does not exist, or
         ConfigurationError if an option's value is invalid.
     """
-    conf.register_opts(loader.load_driver_class(path).options(), group=name)
+    options = loader.load_driver_class(path).options()
+    conf.register_opts(options, group=name)
     try:
-        return dict(conf[name]) if name in conf else {}
-    except (cfg.Error, ValueError) as error:
+        return config.check_group(conf, name, options)
+    except cfg.Error as error:
         raise exception.ConfigurationError(reason=str(error)) from error
 
 

@@ -12,8 +12,11 @@ from oslo_log import log as logging
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool import version
+from fpgapool.common import config_files
 from fpgapool.common import exception
 from fpgapool.common.monitoring import lost_lines
+
+LOG = logging.getLogger(__name__)
 
 PROJECT = "fpgapool"
 
@@ -74,6 +77,22 @@ def init(
             default_config_files=default_config_files,
         )
         _check_values(conf)
+        # Before logging, as it may load libraries that have much to say.
+        unknown = list(config_files.unknown(conf))
+    except cfg.ConfigFilesNotFoundError as error:
+        missing = ", ".join(error.config_files)
+        raise exception.ConfigurationError(
+            reason=f"there is no file {missing}"
+        ) from error
+    except cfg.ConfigFilesPermissionDeniedError as error:
+        refused = ", ".join(error.config_files)
+        raise exception.ConfigurationError(
+            reason=f"this user may not read {refused}"
+        ) from error
+    except cfg.ConfigDirNotFoundError as error:
+        raise exception.ConfigurationError(
+            reason=f"there is no directory {error.config_dir}"
+        ) from error
     except (cfg.Error, OSError, ValueError) as error:
         raise exception.ConfigurationError(reason=str(error)) from error
     try:
@@ -83,6 +102,8 @@ def init(
             reason=f"cannot set up logging: {error}"
         ) from error
     _let_all_be_logged()
+    for sentence in unknown:
+        LOG.warning("%s", sentence)
     lost_lines.count()
     py_logging.getLogger("amqp").addFilter(_is_news)
     return conf
@@ -123,11 +144,27 @@ def _let_all_be_logged() -> None:
             handler.errors = "backslashreplace"
 
 
+def check_group(
+    conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]
+) -> dict[str, object]:
+    """Return the values of registered options of a group, by name.
+
+    :raises ConfigurationError: if one is invalid, with its file.
+    """
+    found = {}
+    for option in options:
+        values = conf if section == config_files.DEFAULT else conf[section]
+        try:
+            found[option.dest] = values[option.dest]
+        except ValueError as error:
+            raise exception.ConfigurationError(
+                reason=config_files.wrong_value(conf, section, option, error)
+            ) from error
+    return found
+
+
 def _check_values(conf: cfg.ConfigOpts) -> None:
     # oslo.config checks a value when it is read. A daemon should reject an
     # invalid value when it starts, not when it first uses it.
     for group in fpgapool_conf.GROUPS:
-        section = group.OPTIONS.name
-        values = conf if section == "DEFAULT" else conf[section]
-        for opt in group.OPTIONS.own:
-            values[opt.dest]
+        check_group(conf, group.OPTIONS.name, group.OPTIONS.own)

@@ -11,6 +11,8 @@ from typing import Any
 
 from oslo_config import cfg
 
+_AUTH_TYPE = "v3password"
+
 
 def internal(service_type: str) -> dict[str, Any]:
     """Return keystoneauth's defaults for a service's internal endpoint."""
@@ -68,15 +70,26 @@ class Options:
         for name, value in (self.auth_defaults or {}).items():
             conf.set_default(name, value, group=self.name)
 
-    def list_auth(self) -> list[cfg.Opt]:
-        """Return keystoneauth's options, for the sample configuration."""
+    def list_auth(self, auth_type: str | None = None) -> list[cfg.Opt]:
+        """Return keystoneauth's options.
+
+        :param auth_type: the plug-in whose options are wanted; None, or one
+            that is not installed: those that the sample configuration has.
+        """
+        from keystoneauth1 import exceptions
         from keystoneauth1 import loading
 
+        try:
+            plugin = loading.get_auth_plugin_conf_options(
+                auth_type or _AUTH_TYPE
+            )
+        except exceptions.NoMatchingPlugin:
+            plugin = loading.get_auth_plugin_conf_options(_AUTH_TYPE)
         found = [
             *loading.get_auth_common_conf_options(),
             *loading.get_session_conf_options(),
             *loading.get_adapter_conf_options(include_deprecated=False),
-            *loading.get_auth_plugin_conf_options("v3password"),
+            *plugin,
         ]
         options = {option.dest: copy.copy(option) for option in found}
         for name, value in (self.auth_defaults or {}).items():

@@ -17,6 +17,8 @@ from fpgapool.conf import placement
 #: Group of the privileged process; oslo.privsep registers its options there
 #: when it is needed.
 PRIVSEP_GROUP = "fpgapool_privsep"
+#: Entry points of the drivers; each has a group of its name.
+DRIVERS = "fpgapool.drivers"
 
 
 def list_own_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
@@ -28,9 +30,7 @@ def list_driver_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
     """Return the options of all drivers that are installed here."""
     import stevedore
 
-    drivers = stevedore.ExtensionManager(
-        "fpgapool.drivers", invoke_on_load=False
-    )
+    drivers = stevedore.ExtensionManager(DRIVERS, invoke_on_load=False)
     options = {one.name: list(one.plugin.options()) for one in drivers}
     return [
         (cfg.OptGroup(name, help=f"Options of the driver {name}."), options)
@@ -39,9 +39,17 @@ def list_driver_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
     ]
 
 
-def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
-    """Return the options of all groups, including those of libraries."""
-    # A slow import that only the generator needs.
+def list_opts_of_driver(name: str) -> list[cfg.Opt]:
+    """Return a driver's options; none if it cannot be loaded here."""
+    import stevedore
+
+    drivers = stevedore.NamedExtensionManager(DRIVERS, [name])
+    return [option for one in drivers for option in one.plugin.options()]
+
+
+def list_privsep_opts() -> list[cfg.Opt]:
+    """Return the options of the privileged process."""
+    # A slow import that few need.
     from oslo_privsep import priv_context
 
     privsep_opts = [copy.copy(option) for option in priv_context.OPTS]
@@ -51,11 +59,16 @@ def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
             option.default = ["CAP_NET_ADMIN"]
             # OpenStack 2026.1's generator cannot format the option's own type.
             option.type = types.List()
+    return privsep_opts
+
+
+def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
+    """Return the options of all groups, including those of libraries."""
     return [
         *list_own_opts(),
         *list_driver_opts(),
         (cors.GROUP, cors.list_opts()),
-        (PRIVSEP_GROUP, privsep_opts),
+        (PRIVSEP_GROUP, list_privsep_opts()),
     ]
 
 

@@ -7,6 +7,7 @@ is ``name@project``, so that two projects can use the same name. A project that
 requests ``name`` gets its own accelerator of that name if it has one.
 """
 
+import itertools
 from collections.abc import Callable
 from collections.abc import Iterable
 
@@ -67,19 +68,33 @@ def resolve(
     return None
 
 
+def closest(
+    name: str, known: Iterable[str], similarity: float = 0.6
+) -> str | None:
+    """Return the known name that somebody may have meant; None: there is none.
+
+    :param similarity: the least one that counts, from 0 to 1.
+    """
+    # Imported here: programs seldom need it.
+    import difflib
+
+    close = difflib.get_close_matches(
+        name[:_MOST_COMPARED_CHARACTERS],
+        itertools.islice(known, _MOST_COMPARED),
+        1,
+        similarity,
+    )
+    return close[0] if close else None
+
+
 def unknown_accelerator(name: str, known: Iterable[str]) -> str:
     """Return the message for a name that no accelerator has.
 
     :param known: the names that the caller may use.
     """
-    # Imported here: programs seldom need it.
-    import difflib
-
     listed = sorted(known)
-    close = difflib.get_close_matches(
-        name[:_MOST_COMPARED_CHARACTERS], listed[:_MOST_COMPARED], 1
-    )
-    hint = f"; did you mean {close[0]}?" if close else ";"
+    close = closest(name, listed)
+    hint = f"; did you mean {close}?" if close else ";"
     more = len(listed) - _MOST_LISTED
     shown = [*listed[:_MOST_LISTED], *([f"{more} more"] if more > 0 else [])]
     return (

@@ -5,6 +5,7 @@
 import configparser
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -52,6 +53,28 @@ def _own_options(text: str) -> dict[str, str]:
 def test_sample_has_every_group_of_options() -> None:
     own = _own_options(samples.configuration())
     assert {"[DEFAULT]", "[agent]", "[conductor]", "[scheduler]"} <= set(own)
+
+
+def test_the_documented_command_writes_the_sample_here(
+    tmp_path: pathlib.Path,
+) -> None:
+    page = (ROOT / "doc/source/reference/configuration.rst").read_text()
+    found = re.search(r"(?m)^    (oslo-config-generator (?:.*\\\n)*.*)", page)
+    assert found
+    installed = "PREFIX/share/fpgapool/etc"
+    assert installed in found[1]
+    command = found[1].replace(installed, str(ROOT / "etc"))
+    command = command.replace("\\\n", "")
+    program = pathlib.Path(sys.executable).with_name("oslo-config-generator")
+    subprocess.run(
+        [program, *shlex.split(command)[1:]],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    [written] = tmp_path.iterdir()
+    assert written.name == "fpgapool.conf.sample"
+    assert "[conductor]" in written.read_text()
 
 
 def test_sample_has_the_options_of_the_privileged_process() -> None:

@@ -22,6 +22,7 @@ from fpgapool.core.sizing import groups
 from fpgapool.strategies import base
 from fpgapool.strategies import orderings
 from fpgapool.strategies import shared
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import scheduling
 
 NAMESPACE = "fpgapool.strategies"
@@ -91,10 +92,12 @@ def _factory(
             namespace, name, warn_on_missing_entrypoint=False
         )
     except stevedore_exception.NoMatches:
-        known = stevedore.ExtensionManager(namespace).names()
+        known = sorted(stevedore.ExtensionManager(namespace).names())
+        close = names.closest(name, known)
+        hint = f"did you mean {close}? " if close else ""
         raise exception.ConfigurationError(
-            reason=f"unknown {what} {name!r} in {group}; expected one of: "
-            + ", ".join(sorted(known))
+            reason=f"unknown {what} {name!r} in {group}; {hint}expected one"
+            f" of: {', '.join(known)}"
         ) from None
     return cast(Callable[..., Any], manager.driver)
 

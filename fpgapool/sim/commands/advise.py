@@ -105,7 +105,8 @@ def run(arguments: argparse.Namespace) -> None:
             f"{len(scenario.jobs)} sessions are too few to compare "
             f"strategies, at least {advising.MIN_JOBS} are needed; export "
             "again when the pool has served more, or raise [database] "
-            "retention_days",
+            "retention_days; if no pool has exported this scenario, compare "
+            "strategies with fpgapool-sim run",
         )
     console = screen.make_console()
     configured = next(iter(scenario.strategies))

@@ -65,7 +65,7 @@ def _show(
         *expected,
         f"{kind}: {found['jobs']} jobs, mean size "
         f"{found['mean_bytes'] / 1e6:.1f} MB, "
-        f"{found['total_bytes'] / 1e12:.3f} TB, last arrival after "
+        f"{found['total_bytes'] / 1e6:,.0f} MB in all, last arrival after "
         f"{found['last_arrival_s']:.1f} s{until_then}",
         *(
             [f"outages: {len(scenario.outages)} of hosts with a board"]

@@ -43,6 +43,12 @@ _METRICS = {
     "dlr": ("DLR", "share of bytes that stayed local", "{:.3f}"),
     "makespan_s": ("makespan", "end of the last job", "{:.2f} s"),
 }
+#: The same of the time that jobs wait.
+_WAITS = {
+    "wait_mean_s": ("wait mean", "average time without a slot", "{:.2f} s"),
+    "wait_p95_s": ("wait p95", "its 95th percentile", "{:.2f} s"),
+    "wait_p99_s": ("wait p99", "its 99th percentile", "{:.2f} s"),
+}
 #: Interval between points in plots of groups.
 _STEP_S = 1.0
 _MOST_SEEDS = 1000
@@ -53,7 +59,7 @@ def add_parser(subparsers: typing.Any) -> None:
         "run",
         help="simulate a scenario",
         description="Simulate a scenario under one or more strategies, and "
-        "compare each with the first one.",
+        f"compare each with the first one. {_key(_METRICS | _WAITS)}",
     )
     parser.add_argument(
         "scenario",
@@ -106,8 +112,8 @@ def add_parser(subparsers: typing.Any) -> None:
         "--output",
         type=pathlib.Path,
         metavar="FILE",
-        help="write all results to this JSON file; with the extension .csv or "
-        ".parquet, a table with a line for each job",
+        help="write all results to this .json file; or, to a .csv or .parquet "
+        "file, a table with a line for each job",
     )
     parser.add_argument(
         "--plot",
@@ -197,15 +203,14 @@ def _prepare(
             f"arrives at {last_s:g} s",
         )
     if output is not None:
-        if output.suffix in tables.SUFFIXES:
-            tables.check(output)
-            if scenario.groups:
-                raise errors.InputError(
-                    str(output),
-                    "",
-                    "a table has only jobs, and the scenario has groups; name "
-                    "a .json file",
-                )
+        tables.check(output)
+        if output.suffix in tables.SUFFIXES and scenario.groups:
+            raise errors.InputError(
+                str(output),
+                "",
+                "a table has only jobs, and the scenario has groups; name a "
+                ".json file",
+            )
         files.check_writable(output)
     if arguments.plot is None:
         return None
@@ -274,7 +279,9 @@ def _show(
     if len(every) == 1:
         _show_one(console, *measured.popitem())
     else:
-        _show_all(console, measured)
+        jobs = next(iter(measured.values()))[0].jobs
+        _show_all(console, measured, _METRICS, f"jobs: {jobs}")
+        _show_all(console, measured, _WAITS, "Waits for a slot")
     found = {name: each[0] for name, each in every.items()}
     _print(
         console,
@@ -374,29 +381,40 @@ def _show_one(
         ("metric",), ("value",), f"{name}, jobs: {measured[0].jobs}"
     )
     table.add_column("meaning", no_wrap=True)
-    for member, (title, meaning, pattern) in _METRICS.items():
+    for member, (title, meaning, pattern) in (_METRICS | _WAITS).items():
         values = [getattr(each, member) for each in measured]
         table.add_row(title, _over_seeds(values, pattern), meaning)
     console.print(table)
 
 
+def _key(members: Mapping[str, tuple[str, str, str]]) -> str:
+    """Return what the titles of metrics mean."""
+    each = "; ".join(
+        f"{title}: {meaning}" for title, meaning, _ in members.values()
+    )
+    return f"{each}."
+
+
 def _show_all(
     console: rich.console.Console,
     measured: Mapping[str, Sequence[metrics.Metrics]],
+    members: Mapping[str, tuple[str, str, str]],
+    heading: str,
 ) -> None:
     first_name, firsts = next(iter(measured.items()))
     first = metrics.mean(firsts)
     table = screen.make_table(
         ("strategy",),
-        (title for title, _, _ in _METRICS.values()),
-        f"jobs: {first.jobs}",
-        caption=f"× is the improvement over {first_name}: above 1 is better.",
+        (title for title, _, _ in members.values()),
+        heading,
+        caption=f"{_key(members)} × is the improvement over {first_name}: "
+        "above 1 is better.",
     )
     for name, found in measured.items():
         each = metrics.mean(found)
         factors = metrics.improvement(first, each)
         cells = []
-        for member, (_, _, pattern) in _METRICS.items():
+        for member, (_, _, pattern) in members.items():
             text = _over_seeds(
                 [getattr(one, member) for one in found], pattern
             )

@@ -392,10 +392,11 @@ def _describe_trace(
             "value"
         )
     if mapped.wide:
+        most = arguments.sessions_per_job or 1
+        became = "1 session" if most == 1 else f"at most {most} sessions"
         lines.append(
             f"processors: {mapped.wide} jobs had more than 1; each became "
-            f"at most {arguments.sessions_per_job or 1} sessions of its run "
-            "time (--sessions-per-job)"
+            f"{became} of its run time (--sessions-per-job)"
         )
     return lines
 

@@ -72,6 +72,8 @@ class Metrics:
     :ivar dlr: data locality ratio, the share of all bytes that stayed on their
         host.
     :ivar makespan_s: when the last job ended.
+    :ivar wait_mean_s: mean of the jobs' waits: their completion times without
+        the time with a slot.
     """
 
     jobs: int
@@ -82,6 +84,9 @@ class Metrics:
     sar: float
     dlr: float
     makespan_s: float
+    wait_mean_s: float
+    wait_p95_s: float
+    wait_p99_s: float
 
 
 def measure(results: Sequence[JobResult]) -> Metrics:
@@ -117,6 +122,8 @@ def measure_columns(jobs: Columns) -> Metrics:
     )
     # numpy interpolates percentiles linearly by default.
     p50_s, p95_s, p99_s = np.percentile(completions_s, (50, 95, 99))
+    waits_s = waits(jobs)
+    wait_p95_s, wait_p99_s = np.percentile(waits_s, (95, 99))
     return Metrics(
         jobs=completions_s.size,
         act_s=float(completions_s.mean()),
@@ -126,7 +133,17 @@ def measure_columns(jobs: Columns) -> Metrics:
         sar=float(shares.mean()),
         dlr=float(jobs.local_bytes.sum() / jobs.sizes_bytes.sum()),
         makespan_s=float(jobs.finishes_s.max()),
+        wait_mean_s=float(waits_s.mean()),
+        wait_p95_s=float(wait_p95_s),
+        wait_p99_s=float(wait_p99_s),
     )
+
+
+def waits(jobs: Columns) -> Floats:
+    """Return for how many seconds each job had no slot until its finish."""
+    waited_s = jobs.finishes_s - jobs.arrivals_s - jobs.worked_s
+    # Times of tiny jobs at late times are rounded.
+    return np.maximum(0.0, waited_s)
 
 
 def mean(found: Sequence[Metrics]) -> Metrics:
@@ -232,6 +249,9 @@ class Improvement:
     sar: float
     dlr: float
     makespan: float
+    wait_mean: float
+    wait_p95: float
+    wait_p99: float
 
 
 def improvement(before: Metrics, after: Metrics) -> Improvement:
@@ -243,6 +263,9 @@ def improvement(before: Metrics, after: Metrics) -> Improvement:
         sar=_ratio(after.sar, before.sar),
         dlr=_ratio(after.dlr, before.dlr),
         makespan=_ratio(before.makespan_s, after.makespan_s),
+        wait_mean=_ratio(before.wait_mean_s, after.wait_mean_s),
+        wait_p95=_ratio(before.wait_p95_s, after.wait_p95_s),
+        wait_p99=_ratio(before.wait_p99_s, after.wait_p99_s),
     )
 
 

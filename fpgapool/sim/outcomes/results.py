@@ -32,6 +32,8 @@ FRAMES_PER_CHUNK = 1500
 
 #: The metrics in ``expected`` of a scenario.
 METRICS = ("act_s", "tct95_s", "sar", "dlr", "makespan_s")
+#: Those of how long jobs wait, in details and for each seed.
+WAITS = ("wait_mean_s", "wait_p95_s", "wait_p99_s")
 
 
 class Utilisation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -98,6 +100,9 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
 
     p50_s: float
     p99_s: float
+    wait_mean_s: float
+    wait_p95_s: float
+    wait_p99_s: float
     utilisation: Utilisation
     hosts: list[HostDetails]
     energy: Energy | None = None
@@ -291,7 +296,11 @@ def write(
     if any(len(each) > 1 for each in found.values()):
         document["seeds"] = {
             name: [
-                {**one.outcome.metrics, "treatment": one.details.treatment}
+                {
+                    **one.outcome.metrics,
+                    **{key: getattr(one.measured, key) for key in WAITS},
+                    "treatment": one.details.treatment,
+                }
                 for one in each
             ]
             for name, each in found.items()
@@ -336,6 +345,9 @@ def _details(
     return Details(
         p50_s=measured.p50_s,
         p99_s=measured.p99_s,
+        wait_mean_s=measured.wait_mean_s,
+        wait_p95_s=measured.wait_p95_s,
+        wait_p99_s=measured.wait_p99_s,
         utilisation=utilisation,
         hosts=hosts,
         energy=energy,

@@ -16,11 +16,14 @@ from collections.abc import Iterator
 from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import results
 
 _PARQUET = ".parquet"
 #: The extensions of files that are tables.
 SUFFIXES = (".csv", _PARQUET)
+# Of JSON; pipes and devices have none.
+_DOCUMENTS = (".json", "")
 #: The columns, and their types in Apache Arrow. All but ``slowdown`` and
 #: ``energy_j`` of a job are always known, except for its hosts and slot.
 COLUMNS = {
@@ -36,6 +39,7 @@ COLUMNS = {
     "start_s": "float64",
     "finish_s": "float64",
     "completion_s": "float64",
+    "wait_s": "float64",
     "slowdown": "float64",
     "host": "int64",
     "slot": "int64",
@@ -57,10 +61,18 @@ class Run(typing.NamedTuple):
 
 
 def check(path: pathlib.Path) -> None:
-    """Check before a run that its table can be written after it.
+    """Check before a run that its results can be written after it.
 
-    :raises errors.InputError: if Parquet's library is not installed.
+    :raises errors.InputError: if the extension is of no format, or Parquet's
+        library is not installed.
     """
+    if path.suffix not in (*SUFFIXES, *_DOCUMENTS):
+        raise errors.InputError(
+            str(path),
+            "",
+            f"{path.suffix} is of no format; name a .json, .csv or .parquet "
+            "file",
+        )
     if path.suffix == _PARQUET and importlib.util.find_spec("pyarrow") is None:
         raise errors.InputError(
             str(path),
@@ -122,8 +134,9 @@ def _rows(
     if result.slowdowns is not None:
         slowdowns = result.slowdowns.tolist()
     programmings = map(int, result.programmings.tolist())
-    for job, outcome, slowdown, programmed in zip(
-        scenario.jobs, jobs, slowdowns, programmings, strict=True
+    waits_s = metrics.waits(results.columns(scenario, jobs)).tolist()
+    for job, outcome, wait_s, slowdown, programmed in zip(
+        scenario.jobs, jobs, waits_s, slowdowns, programmings, strict=True
     ):
         yield (
             run.strategy,
@@ -138,6 +151,7 @@ def _rows(
             outcome.start_s,
             outcome.finish_s,
             outcome.finish_s - job.arrival_s,
+            wait_s,
             slowdown,
             outcome.host,
             outcome.slot,

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import re
 import subprocess
 import sys
 
 import pytest
 from oslo_config import cfg
 
+from fpgapool import conf as fpgapool_conf
 from fpgapool.common import config
+from fpgapool.common import config_files
 from fpgapool.common import exception
+from tests.harness import samples
 
 
 def _init(tmp_path, text: str, *argv: str) -> cfg.ConfigOpts:
@@ -43,9 +47,148 @@ def test_bad_files_are_refused_at_once(tmp_path, text, named):
     assert error.value.code == "INVALID_CONFIGURATION"
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "[conductor]\nlease_s = soon",
+            "[conductor] lease_s = soon is not a number",
+        ),
+        (
+            "[CONDUCTOR]\nlease_s = soon",
+            "[conductor] lease_s = soon is not a number",
+        ),
+        (
+            "[agent]\nchunk_bytes = 4k",
+            "[agent] chunk_bytes = 4k is not a whole number",
+        ),
+        (
+            "[agent]\ntls = perhaps",
+            "[agent] tls = perhaps is neither true nor false",
+        ),
+        (
+            "[conductor]\nlease_s = 0",
+            "[conductor] lease_s = 0 is not valid:"
+            " Should be greater than or equal to 1",
+        ),
+    ],
+)
+def test_a_bad_value_is_told_with_its_file(tmp_path, line, said):
+    with pytest.raises(exception.ConfigurationError) as error:
+        _init(tmp_path, f"{line}\n")
+    path = tmp_path / "fpgapool.conf"
+    assert str(error.value) == f"Invalid configuration: {path}: {said}"
+
+
+def test_the_file_that_counts_is_told(tmp_path):
+    later = tmp_path / "later"
+    later.mkdir()
+    (later / "b.conf").write_text("[conductor]\nlease_s = late\n")
+    with pytest.raises(exception.ConfigurationError) as error:
+        _init(
+            tmp_path,
+            "[conductor]\nlease_s = 3\n",
+            *("--config-dir", str(later)),
+        )
+    assert f"{later}/b.conf: [conductor] lease_s = late" in str(error.value)
+
+
+_LIBRARIES = """
+[DEFAULT]
+debug = true
+transport_url = rabbit://
+rpc_response_timeout = 3
+[database]
+connection = sqlite://
+max_retries = 3
+[placement]
+auth_type = v3applicationcredential
+application_credential_id = x
+region_name = R
+[glance]
+auth_url = http://127.0.0.1
+[emulator]
+cluster_dir = /srv
+[fpgapool_privsep]
+user = pool
+[oslo_messaging_rabbit]
+anything = goes
+[filter_scheduler]
+any = thing
+[keystone_authtoken]
+"""
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Return the warnings; setting up the log removes other handlers."""
+    found: list[str] = []
+    monkeypatch.setattr(
+        config.LOG, "warning", lambda form, *args: found.append(form % args)
+    )
+    return found
+
+
+def test_what_others_read_is_known(tmp_path, told):
+    _init(tmp_path, _LIBRARIES)
+    assert told == []
+
+
+def test_every_option_of_the_sample_is_known(tmp_path):
+    text = re.sub(r"(?m)^#(?=[a-z]\w* = )", "", samples.configuration())
+    path = tmp_path / "fpgapool.conf"
+    path.write_text(text)
+    conf = cfg.ConfigOpts()
+    fpgapool_conf.register_opts(conf)
+    conf(["--config-file", str(path)], default_config_files=[])
+    assert list(config_files.unknown(conf)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[conductor]\nstratgy = auto",
+            "[conductor] stratgy in FILE is no option and is ignored;"
+            " did you mean strategy?",
+        ),
+        (
+            "[conductor]\nzzz = auto\n[quota]",
+            "[conductor] zzz in FILE is no option and is ignored",
+        ),
+        (
+            "[DEFAULT]\nstate_pth = /srv",
+            "[DEFAULT] state_pth in FILE is no option and is ignored;"
+            " did you mean state_path?",
+        ),
+        (
+            "[emulator]\ncluster_dri = /srv",
+            "[emulator] cluster_dri in FILE is no option and is ignored;"
+            " did you mean cluster_dir?",
+        ),
+        (
+            "[glance]\nauth_ulr = http://127.0.0.1",
+            "[glance] auth_ulr in FILE is no option and is ignored;"
+            " did you mean auth_url?",
+        ),
+        (
+            "[conducter]\nstrategy = auto",
+            "[conducter] in FILE is no group of options and is ignored;"
+            " did you mean [conductor]?",
+        ),
+    ],
+)
+def test_what_nothing_reads_is_told_once(tmp_path, told, text, said):
+    _init(tmp_path, f"{text}\n")
+    said = said.replace("FILE", str(tmp_path / "fpgapool.conf"))
+    assert told == [said]
+
+
 def test_a_missing_file_is_named(tmp_path):
     missing = str(tmp_path / "nothing.conf")
-    with pytest.raises(exception.ConfigurationError, match=r"nothing\.conf"):
+    with pytest.raises(
+        exception.ConfigurationError, match=f"there is no file {missing}"
+    ):
         config.init(
             "fpgapool-test",
             ["--config-file", missing],

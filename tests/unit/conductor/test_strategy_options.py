@@ -107,6 +107,11 @@ def test_a_period_that_is_short_for_the_boards() -> None:
     [
         ({"elasticity": "magic"}, "expected one of: ahead, edf, hybrid, nnls"),
         (
+            {"elasticity": "hybird"},
+            "unknown elasticity policy 'hybird' in [scheduler]; did you mean"
+            " hybrid? expected one of: ahead, ",
+        ),
+        (
             {"elasticity_options": "adopt:2"},
             "elasticity policy ahead: adopt must be above 0",
         ),

@@ -22,6 +22,9 @@ FIFO = metrics.Metrics(
     sar=0.2,
     dlr=0.2,
     makespan_s=12.0,
+    wait_mean_s=4.0,
+    wait_p95_s=8.0,
+    wait_p99_s=9.0,
 )
 WRA = dataclasses.replace(FIFO, act_s=2.0, tct95_s=8.0, dlr=0.5)
 

@@ -20,4 +20,7 @@ def measured(
         sar=sar,
         dlr=dlr,
         makespan_s=100.0,
+        wait_mean_s=act_s / 2,
+        wait_p95_s=tct95_s / 2,
+        wait_p99_s=tct95_s / 2,
     )

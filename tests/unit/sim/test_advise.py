@@ -227,6 +227,7 @@ def test_too_few_sessions_are_no_basis(
 ) -> None:
     text = commands.refused(capsys, "advise", history(tmp_path, jobs=999))
     assert "999 sessions are too few to compare strategies" in text
+    assert "compare strategies with fpgapool-sim run" in text
 
 
 def test_a_replay_without_end_is_left_out(

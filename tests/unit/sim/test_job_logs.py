@@ -66,7 +66,9 @@ def test_one_command_reads_each_format(
     command = ["generate", "--trace", str(path), "--output", str(output)]
     assert sim.main(command) == 0
     assert "trace: 2 jobs" in (said := capsys.readouterr().out)
-    assert "processors: 1 jobs had more than 1; each became at most 1" in said
+    assert (
+        "processors: 1 jobs had more than 1; each became 1 session of" in said
+    )
     assert sim.main([*command, f"--trace-format={name}", "--load=0.5"]) == 0
     scenario = scenario_files.read(output)
     span_s = max(job.arrival_s for job in scenario.jobs)
@@ -118,6 +120,13 @@ def test_elapsed_times_of_slurm(
 
 BAD = {
     "few": ("swf", "1 2 3\n", "line 1: has 3 values; a job of the Standard"),
+    "Slurm's": (
+        "swf",
+        "JobID|Submit|ElapsedRaw\n",
+        "line 1: has 1 values; a job of the Standard Workload Format has 18; "
+        "is it another format? --trace-format sacct",
+    ),
+    "a table": ("swf", "arrival_s,run_s\n", "? --trace-format csv"),
     "word": (
         "swf",
         logs.SWF.replace(" 10 2", " long 2"),

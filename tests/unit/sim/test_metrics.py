@@ -91,6 +91,13 @@ def test_percentiles_are_interpolated() -> None:
     assert measured.p99_s == pytest.approx(49.6)
 
 
+def test_waits_are_the_time_without_a_slot() -> None:
+    measured = metrics.measure(make(10, 20, 30, 40, 50))
+    assert measured.wait_mean_s == pytest.approx(15)
+    assert measured.wait_p95_s == pytest.approx(24)
+    assert measured.wait_p99_s == pytest.approx(24.8)
+
+
 def test_order_does_not_matter() -> None:
     assert metrics.measure(make(1, 2, 7)) == metrics.measure(make(7, 1, 2))
 
@@ -120,6 +127,8 @@ def test_improvement_is_above_one_where_it_is_better() -> None:
     assert found.act == pytest.approx(3)
     assert found.tct95 == pytest.approx(3.9)
     assert found.makespan == pytest.approx(4)
+    assert found.wait_mean == pytest.approx(3)
+    assert found.wait_p95 == pytest.approx(3.9)
     assert found.sar == found.dlr == pytest.approx(1)
     assert metrics.improvement(after, before).act == pytest.approx(1 / 3)
 

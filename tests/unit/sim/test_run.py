@@ -138,8 +138,11 @@ def test_strategies_are_compared_with_the_first_one(
     assert "improvement over wra" in said
     rows = [line.split()[0] for line in said.splitlines() if line.strip()]
     named = [row for row in rows if row in ("wra", "sjf", "fifo")]
-    # The comparison, how jobs were treated, and what was used.
-    assert named == ["wra", "sjf", "fifo"] * 3
+    # The comparison, waits, how jobs were treated, and what was used.
+    assert named == ["wra", "sjf", "fifo"] * 4
+    told = " ".join(said.split())
+    assert "wait mean wait p95 wait p99" in told
+    assert "DLR: share of bytes that stayed local" in told
 
 
 def test_a_strategy_alone_shows_its_metrics(
@@ -148,6 +151,8 @@ def test_a_strategy_alone_shows_its_metrics(
     run(scenario, "--strategy", "fifo")
     said = capsys.readouterr().out
     for name in ("ACT", "TCT(95)", "p99", "SAR", "DLR", "makespan"):
+        assert name in said
+    for name in ("wait mean", "wait p95", "wait p99"):
         assert name in said
     assert "×" not in said
 
@@ -222,6 +227,8 @@ def test_seeds_give_means_and_intervals(
     assert together["results"]["fifo"] == alone[0]
     for found, right in zip(together["seeds"]["fifo"], alone, strict=True):
         assert found.pop("treatment").keys() >= {"slowdown_mean", "jain"}
+        waits = ("wait_mean_s", "wait_p95_s", "wait_p99_s")
+        assert all(found.pop(name) >= 0 for name in waits)
         assert found == right["metrics"]
     values = [each["metrics"]["act_s"] for each in alone]
     mean, half = gains.confidence(values)
@@ -229,6 +236,20 @@ def test_seeds_give_means_and_intervals(
     assert f"{mean:.2f} s" in said
     assert f"± {half:.2f} s" in said
     assert "95 % confidence interval over 3 seeds" in said
+
+
+@pytest.mark.parametrize("name", ["r.xlsx", "r.json.txt", "r.CSV"])
+def test_results_have_no_other_format(
+    name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = commands.write(tmp_path / "s.json", commands.make_scenario())
+    output = tmp_path / name
+    said = commands.refused(capsys, "run", source, "--output", output)
+    assert said == (
+        f"{output}: {output.suffix} is of no format; "
+        "name a .json, .csv or .parquet file"
+    )
+    assert not output.exists()
 
 
 def test_a_table_has_a_line_for_each_job_of_each_run(
@@ -258,6 +279,9 @@ def test_a_table_has_a_line_for_each_job_of_each_run(
         "1",
         "j,1",
         "a",
+    )
+    assert float(second["wait_s"]) == pytest.approx(
+        float(second["start_s"]) - float(second["arrival_s"])
     )
     assert float(second["completion_s"]) == pytest.approx(
         float(second["finish_s"]) - 0.25

@@ -19,10 +19,10 @@ from fpgapool.core.queues import thresholds
 from fpgapool.sim.experiments import tuning
 from fpgapool.sim.inputs import distributions
 from fpgapool.sim.inputs import scenario as scenarios
-from fpgapool.sim.outcomes import metrics
 from fpgapool.strategies import base
 from fpgapool.strategies import orderings
 from tests.unit.sim import commands
+from tests.unit.sim import measures
 
 SMALL = "--hosts 6 --boards 3 --slots 2 --jobs-per-host 20 --seeds 2".split()
 EXPONENTIAL = "--dist=exponential:mean_bytes=3e6,s0_bytes=1e5"
@@ -150,7 +150,7 @@ def make_comparison(
     strategy: str, act: float, tct95: float
 ) -> tuning.Comparison:
     """With these improvements."""
-    default = metrics.Metrics(1, 10.0, 30.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+    default = measures.measured(act_s=10.0, tct95_s=30.0)
     return tuning.Comparison(
         strategy,
         0,

@@ -43,13 +43,22 @@ def read(text: str, source: str) -> Iterator[rows.Row]:
                 source,
                 f"line {number}",
                 f"has {len(values)} values; a job of the Standard Workload "
-                f"Format has {len(FIELDS)}",
+                f"Format has {len(FIELDS)}{_another(content)}",
             )
         line = rows.Line(
             source, number, dict(zip(FIELDS, values, strict=True))
         )
         if line.values[_STATUS] not in _PARTS:
             yield _job(line)
+
+
+def _another(content: str) -> str:
+    """Return the hint that a line may be of another format."""
+    if "|" in content:
+        return "; is it another format? --trace-format sacct"
+    if "," in content:
+        return "; is it another format? --trace-format csv"
+    return ""
 
 
 def _job(line: rows.Line) -> rows.Row:
