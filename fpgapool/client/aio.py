@@ -259,18 +259,7 @@ class Session:
             input itself, which is copied into ``pin``.
         :returns: the output, valid until the next :meth:`run`.
         """
-        session = self._session
-        if data is not None and not isinstance(data, int | blocks.Block):
-            view = memoryview(blocks.bytes_of(data))
-            if len(view) > len(session.pin):
-                raise errors.InvalidRequest(
-                    codes.INVALID_SIZE,
-                    f"{len(view)} bytes do not fit in the input buffer of "
-                    f"{len(session.pin)} bytes",
-                )
-            session.pin[: len(view)] = view
-            data = len(view)
-        call = functools.partial(session.run, data, timeout_s=timeout_s)
+        call = functools.partial(self._session.run, data, timeout_s=timeout_s)
         return await self._use(call)
 
     async def finish(self, *, timeout_s: float | None = None) -> memoryview:

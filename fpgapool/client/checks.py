@@ -75,14 +75,22 @@ def argument(
         raise errors.InvalidRequest(code, f"{label} {error.reason}") from None
 
 
-def size(size_bytes: object, *, may_be_zero: bool = False) -> int:
+def size(
+    size_bytes: object,
+    name: str = "size_bytes",
+    *,
+    may_be_zero: bool = False,
+) -> int:
     """Check a number of bytes.
 
+    :param name: of the argument, for the error.
     :raises errors.InvalidRequest: code ``INVALID_SIZE``.
     """
     # Not with refusing(): a generator is slow for small tasks.
     try:
-        return rules.check_size_bytes(size_bytes, may_be_zero=may_be_zero)
+        return rules.check_size_bytes(
+            size_bytes, name, may_be_zero=may_be_zero
+        )
     except rules.RequestError as error:
         raise errors.InvalidRequest(error.code, error.message) from None
 

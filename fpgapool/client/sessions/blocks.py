@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,9 @@ from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
+
+#: What holds data.
+Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 
 def unfit(exc: Exception) -> errors.InvalidRequest:
@@ -37,6 +41,28 @@ def bytes_of(data: Any) -> bytes | memoryview:
     if not view.c_contiguous:
         return view.tobytes()
     return view.cast("B") if view.nbytes else b""
+
+
+def input_of(given: Any) -> bytes | memoryview:
+    """Return the bytes that a call got where it also takes a number.
+
+    :raises errors.InvalidRequest: code ``INVALID_SIZE``, if it is no data, or
+        empty.
+    """
+    try:
+        view = memoryview(given)
+    except (TypeError, ValueError):
+        view = None
+    # NumPy's numbers are buffers, too.
+    if view is None or not view.ndim:
+        raise errors.InvalidRequest(
+            codes.INVALID_SIZE, "n_bytes must be an integer, data or a Block"
+        )
+    if not view.nbytes:
+        raise errors.InvalidRequest(
+            codes.INVALID_SIZE, "the data is empty; finish() ends the input"
+        )
+    return bytes_of(view)
 
 
 class Block(shown.Shown):

@@ -406,13 +406,13 @@ class _Opening:
 
 def acc_run(
     session: sessions.Session,
-    n_bytes: int | None = None,
+    n_bytes: int | blocks.Buffer | blocks.Block | None = None,
     *,
     timeout_s: float | None = None,
 ) -> memoryview:
-    """Process the contents of the session's input buffer.
+    """Process the contents of the session's input buffer, or other data.
 
-    :param n_bytes: number of bytes of ``session.pin``; None means all.
+    :param n_bytes: as for :meth:`sessions.Session.run`.
     :returns: the output, valid until the next call.
     :raises: as :meth:`sessions.Session.run`.
     """

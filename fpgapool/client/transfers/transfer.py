@@ -26,6 +26,7 @@ from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.client import shown
 from fpgapool.client.links import waiting
+from fpgapool.client.sessions import blocks
 from fpgapool.client.sessions import flow as flows
 from fpgapool.client.sessions import opening
 from fpgapool.client.sessions import session as sessions
@@ -39,7 +40,7 @@ from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
 Progress = bars.Progress
-Buffer: typing.TypeAlias = bytes | bytearray | memoryview
+Buffer: typing.TypeAlias = blocks.Buffer
 
 _MAX_RESTARTS = 3
 # Codes of errors that another slot may avoid.
