@@ -286,6 +286,7 @@ class Session:
         await _run(self._session.abort)
 
     async def __aenter__(self) -> Self:
+        self._session.__enter__()
         return self
 
     async def __aexit__(

@@ -424,9 +424,8 @@ def acc_close(
     *,
     timeout_s: float | None = sessions.CLOSE_TIMEOUT_S,
 ) -> None:
-    """Release the slot.
+    """Release the slot; closing twice does nothing.
 
     :param timeout_s: how long to wait for the worker.
-    :raises errors.SessionClosed: if the session was already closed.
     """
     session.close(timeout_s=timeout_s)

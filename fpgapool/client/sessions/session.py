@@ -114,10 +114,13 @@ class Session(described.Described):
         With the transport ``shm``, it is the buffer of the session's first
         worker; if another worker takes over, each input is copied once more.
 
+        :raises errors.SessionClosed: if the session is closed.
         :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
             process.
         """
         self._check_process()
+        if self._closed:
+            raise errors.SessionClosed()
         return self._pin
 
     @property
@@ -307,17 +310,16 @@ class Session(described.Described):
             self._failure.request_id = self.request_id
 
     def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
-        """Release the slot.
+        """Release the slot; closing twice does nothing.
 
         :param timeout_s: time limit; the slot is released in any case.
-        :raises errors.SessionClosed: if the session was already closed.
         :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
             process; the session is not affected.
         """
         deadline_s = checks.deadline(timeout_s)
         self._check_process()
         if self._closed:
-            raise errors.SessionClosed()
+            return
         if self._failure is not None:
             self.abort()
             return
@@ -370,6 +372,8 @@ class Session(described.Described):
         cancelling.release(self._cancel)
 
     def __enter__(self) -> Self:
+        if self._closed:
+            raise errors.SessionClosed()
         return self
 
     def __exit__(

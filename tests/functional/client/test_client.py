@@ -409,11 +409,18 @@ def test_worker_that_breaks_every_connection(pools):
 def test_closing_twice(pools):
     session = _open(pools())
     client.acc_close(session)
-    with pytest.raises(client.SessionClosed) as caught:
-        client.acc_close(session)
-    assert caught.value.code == "SESSION_CLOSED"
-    with pytest.raises(client.SessionClosed):
-        session.run(1)
+    client.acc_close(session)
+    session.close()
+    for use in (
+        lambda: session.run(1),
+        lambda: session.run(b"data"),
+        session.finish,
+        lambda: session.pin,
+        session.__enter__,
+    ):
+        with pytest.raises(client.SessionClosed) as caught:
+            use()
+        assert caught.value.code == "SESSION_CLOSED"
 
 
 def test_context_manager_never_masks(pools):
