@@ -19,6 +19,7 @@ from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import service as agent_service
 from fpgapool.agent.door import doorway
 from fpgapool.allinone import directories
+from fpgapool.allinone import program
 from fpgapool.allinone import readiness
 from fpgapool.allinone import wiring
 from fpgapool.cmd import launch
@@ -157,6 +158,14 @@ def _add_process_options(group: argparse._ArgumentGroup) -> None:
         metavar="FD",
         help="write one line of JSON to this file descriptor when the pool "
         "is ready; if it is a pipe, stop when the other end closes it",
+    )
+    group.add_argument(
+        "--start-timeout-s",
+        type=declared.positive,
+        default=program.START_TIMEOUT_S,
+        metavar="SECONDS",
+        help="give up if the pool is not ready after that; default"
+        f" {program.START_TIMEOUT_S:g}",
     )
     group.add_argument(
         "--verbose",
@@ -305,6 +314,7 @@ class _AllInOne:
                     lambda: self._announce(lifeline),
                     _say,
                     lambda reason: _give_up(runner, reason),
+                    self._arguments.start_timeout_s,
                 )
             )
             status = runner.run(services)

@@ -13,6 +13,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
+from fpgapool.allinone import program
 from fpgapool.cmd import launch
 from fpgapool.cmd.developing import making
 from fpgapool.cmd.managing import building
@@ -93,6 +94,14 @@ _TRY = (
         "time limit for each session; the default is 120",
         type=arguments.positive,
         default=120.0,
+    ),
+    arguments.option(
+        "start-timeout-s",
+        "SECONDS",
+        "time limit for the start of the pool; the default is"
+        f" {program.START_TIMEOUT_S:g}",
+        type=arguments.positive,
+        default=program.START_TIMEOUT_S,
     ),
     commands.FORMAT,
 )
