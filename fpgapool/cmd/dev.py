@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             status: int = args.run(args)
             return status
     except exception.ConfigurationError as error:
-        return launch.failed(PROGRAM, f"{error.code}: {error}", 2)
+        return launch.failed(PROGRAM, f"{error.code}: {error.reason}", 2)
 
 
 def _try(args: argparse.Namespace) -> int:

@@ -55,6 +55,8 @@ _ADVICE = {
     codes.KERNEL_BUILD_FAILED: "correct the program where the compiler says",
     codes.SOURCE_REFUSED: "remove that from the program; if it needs it, an"
     " option --allow-... permits it",
+    codes.TIMEOUT: "if the accelerator only needs longer, or the machine is"
+    " busy, set a longer limit with --timeout-s",
 }
 
 
@@ -213,8 +215,11 @@ def _why_slow() -> str:
 
 def _told(error: BaseException) -> str:
     code = getattr(error, "code", codes.INTERNAL_ERROR)
+    text = getattr(error, "message", str(error))
+    if isinstance(error, exception.ConfigurationError):
+        text = error.reason
     # Errors of other parts of the product begin with the code.
-    text = getattr(error, "message", str(error)).removeprefix(f"{code}: ")
+    text = text.removeprefix(f"{code}: ")
     advice = _ADVICE.get(code)
     return f"{code}: {text}" + (f"; what to do: {advice}" if advice else "")
 
