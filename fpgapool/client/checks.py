@@ -21,6 +21,7 @@ from fpgapool.client import typed
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import shapes
@@ -318,8 +319,13 @@ def _describe(error: Any) -> str:
         ]
         return f"{path}: missing: {', '.join(missing)}"
     if error.validator == "additionalProperties":
-        known = ", ".join(sorted(error.schema.get("properties", {})))
-        return f"{path}: unknown name; known names: {known or 'none'}"
+        known = sorted(error.schema.get("properties", {}))
+        unknown = next(name for name in error.instance if name not in known)
+        near = names.hint(unknown, known) or ";"
+        return (
+            f"{path}: unknown name {unknown[:80]!r}{near} known names:"
+            f" {', '.join(known) or 'none'}"
+        )
     if error.validator == "pattern" and "description" in error.schema:
         # Quote the description; the message must not show the value.
         return f"{path}: must be: {error.schema['description']}"

@@ -21,6 +21,7 @@ from typing import cast
 from fpgapool.client import cancel as cancelling
 from fpgapool.client.doors import poolapi
 from fpgapool.client.links import waiting
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -134,7 +135,7 @@ def accepted(function: _Function, options: Any = Options) -> _Function:
         for name in named.keys() - known:
             raise TypeError(
                 f"{function.__name__}() got an unexpected keyword argument"
-                f" {name!r}"
+                f" {name!r}{names.hint(name, known)}"
             )
         return function(*arguments, **named)
 

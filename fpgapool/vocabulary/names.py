@@ -67,22 +67,30 @@ def resolve(
     return None
 
 
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return what to add to an error about an unknown name.
+
+    :param known: the names that may be meant; of many, not all are compared.
+    :returns: ``; did you mean NAME?``, or nothing if none is near.
+    """
+    # Imported here: programs seldom need it.
+    import difflib
+
+    close = difflib.get_close_matches(
+        name[:_MOST_COMPARED_CHARACTERS], sorted(known)[:_MOST_COMPARED], 1
+    )
+    return f"; did you mean {close[0]}?" if close else ""
+
+
 def unknown_accelerator(name: str, known: Iterable[str]) -> str:
     """Return the message for a name that no accelerator has.
 
     :param known: the names that the caller may use.
     """
-    # Imported here: programs seldom need it.
-    import difflib
-
     listed = sorted(known)
-    close = difflib.get_close_matches(
-        name[:_MOST_COMPARED_CHARACTERS], listed[:_MOST_COMPARED], 1
-    )
-    hint = f"; did you mean {close[0]}?" if close else ";"
     more = len(listed) - _MOST_LISTED
     shown = [*listed[:_MOST_LISTED], *([f"{more} more"] if more > 0 else [])]
     return (
-        f"unknown accelerator {name!r:.80}{hint} available:"
-        f" {', '.join(shown) or 'none'}"
+        f"unknown accelerator {name!r:.80}{hint(name, listed) or ';'}"
+        f" available: {', '.join(shown) or 'none'}"
     )

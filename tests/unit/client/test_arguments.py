@@ -198,7 +198,15 @@ def test_params_that_are_none(value):
     [
         ({}, "missing: key"),
         ({"key": "c0ffee"}, "params.key: must satisfy pattern"),
-        ({"key": "c0fe", "kee": 1}, "unknown name; known names: key, rounds"),
+        (
+            {"key": "c0fe", "kee": 1},
+            "params: unknown name 'kee'; did you mean key? known names: key,"
+            " rounds",
+        ),
+        (
+            {"key": "c0fe", "novel" * 99: 1},
+            "novel'; known names: key, rounds",
+        ),
         (
             {"key": "c0fe", "rounds": "c0ffee"},
             "params.rounds: must be an integer",

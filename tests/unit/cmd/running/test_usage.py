@@ -43,6 +43,12 @@ def directory(
     [
         (["aes", "--key", IV], "unknown option: --key"),
         (["aes", f"--key={IV}"], "unknown option: --key"),
+        (
+            ["sha", "--size-byte=1", "a"],
+            "unknown option: --size-byte; did you mean --size-bytes?"
+            " fpgapool-run --help lists the options",
+        ),
+        (["sha", "--qwxz"], "unknown option: --qwxz; fpgapool-run --help"),
         (["aes", "a", "b"], "unexpected argument 'b' after FILE"),
     ],
 )
