@@ -24,6 +24,7 @@ _HEAD = struct.Struct("<5i")
 # The accelerator's shortest sequence.
 _LEAST_SYMBOLS = 4
 _GAP = "-"
+_MATRICES = ("blosum62", "dna")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +81,7 @@ def align(
         its symbols.
     :raises errors.InvalidRequest: with code ``INVALID_INPUT`` if the numbers
         of queries and targets differ, or a sequence has other characters.
+    :raises errors.InvalidParams: if there is no such matrix.
     :raises: as :func:`fpgapool.client.run_buffer`.
     """
     pairs = _pairs(_sequences(queries), _sequences(targets))
@@ -97,7 +99,13 @@ def align(
         "gap_extend": gap_extend,
         **(options.pop("params", None) or {}),
     }
-    if not isinstance(matrix, str):
+    if isinstance(matrix, str):
+        if matrix not in _MATRICES:
+            raise errors.InvalidParams(
+                f"matrix must be {' or '.join(_MATRICES)}, or a table of your"
+                " own: bytes, 256 rows of 256 scores"
+            )
+    else:
         params["matrix"] = "argument"
         options["arguments"] = {1: matrix}
     data = b"".join(
@@ -128,7 +136,10 @@ def _sequences(given: Text | Sequence[Text]) -> list[bytes]:
         try:
             sequence = one.encode("ascii") if isinstance(one, str) else one
         except UnicodeEncodeError as exc:
-            raise _unfit(f"takes ASCII characters only ({exc})") from None
+            letter = exc.object[exc.start]
+            raise _unfit(
+                f"takes ASCII characters only, not {letter!r}"
+            ) from None
         if not isinstance(sequence, bytes) or b"\0" in sequence:
             raise _unfit("takes texts, or bytes without zeros")
         found.append(sequence)

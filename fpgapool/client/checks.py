@@ -43,6 +43,11 @@ def request(
 
     :raises errors.InvalidRequest: with the code of the first invalid argument.
     """
+    if size_bytes == 0 and isinstance(size_bytes, int):
+        raise errors.InvalidRequest(
+            codes.INVALID_SIZE,
+            "size_bytes must be at least 1; for empty input use run_buffer",
+        )
     with refusing():
         return {
             "accelerator": name(accelerator, "accelerator"),

@@ -22,11 +22,14 @@ from fpgapool.vocabulary import shapes
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 
-def unfit(exc: Exception) -> errors.InvalidRequest:
+def unfit(data: Any) -> errors.InvalidRequest:
     """Return the error for data that is not bytes."""
-    return errors.InvalidRequest(
-        codes.INVALID_INPUT, f"the data is not a buffer of bytes: {exc}"
-    )
+    text = f"data must be bytes or a buffer, not {type(data).__name__}"
+    if isinstance(data, str):
+        text = "data must be bytes; encode the text"
+    elif hasattr(data, "dtype"):
+        text = f"data must be an array of numbers, not of {data.dtype}"
+    return errors.InvalidRequest(codes.INVALID_INPUT, text)
 
 
 def bytes_of(data: Any) -> bytes | memoryview:
@@ -36,11 +39,14 @@ def bytes_of(data: Any) -> bytes | memoryview:
     """
     try:
         view = memoryview(data)
-    except (TypeError, ValueError) as exc:
-        raise unfit(exc) from None
-    if not view.c_contiguous:
-        return view.tobytes()
-    return view.cast("B") if view.nbytes else b""
+        if view.format == "O":
+            # The bytes are addresses in this process.
+            raise unfit(data)
+        if not view.c_contiguous:
+            return view.tobytes()
+        return view.cast("B") if view.nbytes else b""
+    except (TypeError, ValueError):
+        raise unfit(data) from None
 
 
 def input_of(given: Any) -> bytes | memoryview:

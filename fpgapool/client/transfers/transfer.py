@@ -360,12 +360,13 @@ def run_buffer(
         neither a copy nor new memory. None means that memory is allocated.
     :param options: see :func:`run_stream`.
     :returns: the output, as a view of ``into`` if given, and the report.
-    :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the output
-        is longer than ``into``, ``INVALID_REQUEST`` if ``into`` cannot be
-        written to or is the input's memory.
+    :raises errors.InvalidRequest: with code ``INVALID_INPUT`` if ``data`` is
+        no bytes, ``SIZE_MISMATCH`` if the output is longer than ``into``,
+        ``INVALID_REQUEST`` if ``into`` cannot be written to or is the input's
+        memory.
     :raises: as :func:`run_stream`.
     """
-    view = memoryview(data).cast("B")
+    view = memoryview(blocks.bytes_of(data))
     sink = (
         sinks.BufferSink()
         if into is None

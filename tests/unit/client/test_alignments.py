@@ -61,11 +61,20 @@ def test_a_table_of_ones_own() -> None:
     assert (found.score, found.aligned_target) == (6, "yy")
 
 
+@pytest.mark.parametrize("matrix", ["blosum80", "argument", ""])
+def test_matrices_that_there_are_not(matrix: str) -> None:
+    with pytest.raises(client.InvalidParams) as caught:
+        alignments.align("A", "A", matrix=matrix, **CPU)
+    assert caught.value.message.startswith(
+        "matrix must be blosum62 or dna, or a table of your own: "
+    )
+
+
 @pytest.mark.parametrize(
     ("queries", "targets", "message"),
     [
         (["A", "C"], ["A", "C", "G"], "not 2 and 3"),
-        ("Ä", "A", "ASCII"),
+        ("ACÄ", "A", "ASCII characters only, not 'Ä'"),
         (b"A\0C", "A", "without zeros"),
         ([7], "A", "takes texts"),
     ],
