@@ -175,6 +175,12 @@ class _Opening:
                     return self._fall_back(exc)
                 raise
         except BaseException as exc:
+            if isinstance(exc, errors.Cancelled | KeyboardInterrupt):
+                log.info(
+                    "Request %s of %s cancelled before it had a slot",
+                    self._origin.request_id,
+                    self._members["accelerator"],
+                )
             errors.release_frames(exc)
             cancelling.release(self._token)
             raise

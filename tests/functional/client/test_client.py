@@ -314,7 +314,8 @@ def test_timeout_while_queued_cancels_the_request(pools):
 
 
 @pytest.mark.parametrize("kind", [client.CancelToken, threading.Event])
-def test_cancelled_while_queued(pools, kind):
+def test_cancelled_while_queued(pools, kind, caplog):
+    caplog.set_level("INFO", "fpgapool")
     pool = pools()
     pool.ready.clear()
     cancel = kind()
@@ -325,8 +326,10 @@ def test_cancelled_while_queued(pools, kind):
 
     threading.Thread(target=when_asked).start()
     with pytest.raises(client.Cancelled):
-        _open(pool, cancel=cancel)
+        _open(pool, cancel=cancel, request_id="mine")
     assert pool.cancelled.is_set()
+    line = "Request mine of copy cancelled before it had a slot"
+    assert line in caplog.messages
 
 
 @pytest.mark.parametrize("local", [True, False])

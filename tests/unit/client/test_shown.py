@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import sys
 import types
@@ -26,6 +27,23 @@ def test_a_session_says_what_it_is() -> None:
         table = session._repr_html_()
         assert "<tr><th>transport</th><td>cpu</td></tr>" in table
     assert " state='closed' " in repr(session)
+
+
+def test_a_session_of_asyncio_says_the_same() -> None:
+    async def run() -> None:
+        async with await client.aio.acc_open(
+            "copy", 1, request_id="mine", **CPU
+        ) as session:
+            assert repr(session).startswith("<Session state='READY' host=")
+            assert "<td>mine</td>" in session._repr_html_()
+            for name in ("_repr_png_", "flow", "nothing"):
+                with pytest.raises(AttributeError) as caught:
+                    getattr(session, name)
+                assert str(caught.value) == (
+                    f"'Session' object has no attribute {name!r}"
+                )
+
+    asyncio.run(run())
 
 
 def test_what_notebooks_show_is_escaped() -> None:
