@@ -24,6 +24,7 @@ _HEAD = struct.Struct("<5i")
 # The accelerator's shortest sequence.
 _LEAST_SYMBOLS = 4
 _GAP = "-"
+_LINE_SYMBOLS = 60
 _MATRICES = ("blosum62", "dna")
 
 
@@ -51,6 +52,32 @@ class Alignment(shown.ShownFields):
     cigar: str
     aligned_query: str
     aligned_target: str
+
+    def __str__(self) -> str:
+        """Return the pairs in lines; ``|`` is between equal symbols."""
+        lines = [f"score {self.score}"]
+        at, other = self.query_start, self.target_start
+        width = len(str(max(self.query_end, self.target_end)))
+        for start in range(0, len(self.aligned_query), _LINE_SYMBOLS):
+            end = start + _LINE_SYMBOLS
+            query = self.aligned_query[start:end]
+            target = self.aligned_target[start:end]
+            matches = "".join(
+                "|" if one == two else " " if _GAP in (one, two) else "."
+                for one, two in zip(query, target, strict=True)
+            )
+            ends = [
+                place + len(part) - part.count(_GAP)
+                for place, part in ((at, query), (other, target))
+            ]
+            lines += [
+                "",
+                f"query  {at:{width}} {query} {ends[0]}",
+                f"       {'':{width}} {matches}".rstrip(),
+                f"target {other:{width}} {target} {ends[1]}",
+            ]
+            at, other = ends
+        return "\n".join(lines)
 
 
 @session_options.accepted

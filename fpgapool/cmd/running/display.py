@@ -9,10 +9,10 @@ import time
 import typing
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from typing import Self
 
 from fpgapool import client
+from fpgapool.client import shown
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.vocabulary import session
 from fpgapool.vocabulary import states
@@ -191,19 +191,5 @@ def listing(found: Iterable[client.Accelerator]) -> Iterator[str]:
             f"{one.name}: {units.bytes_text(one.peak_bytes_per_s)}/s at most, "
             f"{one.free_slots} of {one.slots} slots free: {one.description}"
         )
-        required = one.params_schema.get("required", ())
-        for name, schema in one.params_schema.get("properties", {}).items():
-            yield f"    {_param_text(name, schema, name in required)}"
-
-
-def _param_text(
-    name: str, schema: Mapping[str, typing.Any], needed: bool
-) -> str:
-    text = name if needed else f"[{name}]"
-    kind = schema.get("type", "")
-    if "enum" in schema:
-        kind = "one of " + ", ".join(map(str, schema["enum"]))
-    about = [str(part) for part in (schema.get("description"), kind) if part]
-    if "default" in schema:
-        about.append(f"default {schema['default']}")
-    return f"{text}: {'; '.join(about)}" if about else text
+        for line in shown.params_lines(one.params_schema):
+            yield f"    {line}"

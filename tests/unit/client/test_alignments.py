@@ -85,3 +85,21 @@ def test_sequences_that_are_none(
     with pytest.raises(client.InvalidRequest, match=message) as caught:
         alignments.align(queries, targets, **CPU)
     assert caught.value.code == "INVALID_INPUT"
+
+
+def test_it_is_printed_in_lines() -> None:
+    one = alignments.Alignment(
+        9, 2, 67, 10, 74, "", "A" * 59 + "CGT-CAA", "A" * 59 + "CTT" + "TC--"
+    )
+    assert str(one).splitlines() == [
+        "score 9",
+        "",
+        f"query   2 {'A' * 59}C 62",
+        f"          {'|' * 60}",
+        f"target 10 {'A' * 59}C 70",
+        "",
+        "query  62 GT-CAA 67",
+        "          .| |",
+        "target 70 TTTC-- 74",
+    ]
+    assert str(alignments.Alignment(0, 0, 0, 0, 0, "", "", "")) == "score 0"
