@@ -34,6 +34,7 @@ from fpgapool.db import api as db_api
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.vocabulary import scheduling
+from fpgapool.vocabulary import units
 
 _LOG_TAIL_LINES = 20
 
@@ -349,14 +350,15 @@ class _AllInOne:
 
     def _describe(self) -> str:
         cluster = self._cluster
+        hosts = units.count_text(cluster.hosts, "host")
         if cluster.driver != wiring.EMULATOR:
-            return f"{cluster.hosts} hosts, driver {cluster.driver}"
+            return f"{hosts}, driver {cluster.driver}"
         scale = "unlimited rates"
         if cluster.rate_scale is not None:
             scale = f"rates scaled by {cluster.rate_scale:g}"
         return (
-            f"{cluster.hosts} hosts, {cluster.boards} boards,"
-            f" {cluster.slot_count()} slots, {scale}"
+            f"{hosts}, {units.count_text(cluster.boards, 'board')},"
+            f" {units.count_text(cluster.slot_count(), 'slot')}, {scale}"
         )
 
     def _describe_boards(self, host_name: str) -> str:
@@ -365,7 +367,7 @@ class _AllInOne:
             return f"driver {self._cluster.driver}"
         if not boards:
             return "no boards"
-        return f"{boards} x {self._cluster.slots} slots"
+        return f"{boards} x {units.count_text(self._cluster.slots, 'slot')}"
 
     def _usage(self) -> list[str]:
         program = pathlib.Path(sys.executable).with_name("fpgapool-run")

@@ -304,7 +304,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         near = names.hint(given[0], made.flags())
         made.error(f"unknown option: {' '.join(given)}{near}")
     if unknown:
-        made.error(f"unexpected argument {unknown[0]!r} after FILE")
+        made.error(
+            f"unexpected argument {unknown[0]!r} after FILE: one file at a"
+            " time is taken"
+        )
     return found
 
 

@@ -137,7 +137,7 @@ def summary(report: client.RunReport) -> str:
         ("started over", report.restarts),
     ):
         if times:
-            text += f"; {did} {times} times"
+            text += f"; {did} {units.count_text(times, 'time')}"
     if report.cpu_energy_j is not None:
         text += f"; the CPU used about {report.cpu_energy_j:.3g} J"
     if report.checksum:
@@ -148,8 +148,9 @@ def summary(report: client.RunReport) -> str:
 def group_summary(report: client.GroupReport, waited_s: float) -> str:
     """Return the line about a file that a group processed."""
     return (
-        f"{_amounts(report)} with {report.tasks} tasks on {report.members}"
-        f" members; waited {waited_s:.3g} s"
+        f"{_amounts(report)} with {units.count_text(report.tasks, 'task')} on"
+        f" {units.count_text(report.members, 'member')};"
+        f" waited {waited_s:.3g} s"
     )
 
 
@@ -189,7 +190,8 @@ def listing(found: Iterable[client.Accelerator]) -> Iterator[str]:
     for one in found:
         yield (
             f"{one.name}: {units.bytes_text(one.peak_bytes_per_s)}/s at most, "
-            f"{one.free_slots} of {one.slots} slots free: {one.description}"
+            f"{one.free_slots} of {units.count_text(one.slots, 'slot')} free: "
+            f"{one.description}"
         )
         for line in shown.params_lines(one.params_schema):
             yield f"    {line}"
