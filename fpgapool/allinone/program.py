@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pathlib
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -17,8 +20,11 @@ import msgspec
 
 from fpgapool.common.channels import descriptors
 
-START_TIMEOUT_S = 150.0
+#: Until all slots are ready.
+START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
+# The pool itself gives up, and says why; it first has to load its modules.
+_LOADING_S = 30.0
 
 _PROGRAM = "fpgapool.cmd.allinone"
 _LOG_LINES = 10
@@ -49,6 +55,8 @@ def running(
     options: Sequence[str],
     configuration: str,
     environment: Mapping[str, str] | None = None,
+    start_timeout_s: float = START_TIMEOUT_S,
+    on_interrupt: Callable[[], None] = lambda: None,
 ) -> Iterator[Pool]:
     """Run a pool; it ends with this process, even if that is killed.
 
@@ -56,6 +64,9 @@ def running(
     :param options: of the program's command line.
     :param configuration: content of its configuration file.
     :param environment: of the process; None means this process's own.
+    :param start_timeout_s: how long the pool may take until it is ready.
+    :param on_interrupt: called when KeyboardInterrupt stops the pool, which
+        may take seconds; further interrupts do not shorten it.
     :raises NotStarted: if it does not start.
     """
     directory.mkdir(exist_ok=True)
@@ -67,6 +78,7 @@ def running(
     with open(read_fd, "rb", buffering=0) as ready:
         command = [sys.executable, "-m", _PROGRAM, *options]
         command += [f"--config-file={config_path}"]
+        command += [f"--start-timeout-s={start_timeout_s}"]
         command += [f"--run-dir={directory / 'run'}", f"--ready-fd={write_fd}"]
         try:
             with log_path.open("wb") as log:
@@ -84,25 +96,37 @@ def running(
         finally:
             os.close(write_fd)
         try:
-            line = descriptors.read_line(ready, START_TIMEOUT_S)
+            line = descriptors.read_line(ready, start_timeout_s + _LOADING_S)
             if not line.endswith(b"\n"):
                 raise NotStarted(with_log("the pool did not start", log_path))
             yield msgspec.json.decode(line, type=Pool)
+        except KeyboardInterrupt:
+            on_interrupt()
+            raise
         finally:
             _stop(process)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Wait until the pool has ended, even if the user presses Ctrl-C again."""
     process.terminate()
-    try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        # The pool's workers end with it.
-        process.kill()
-        process.wait()
+    ends_s = time.monotonic() + STOP_TIMEOUT_S
+    interrupt: KeyboardInterrupt | None = None
+    while process.returncode is None:
+        try:
+            process.wait(max(ends_s - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            # The pool's workers end with it.
+            process.kill()
+            ends_s += STOP_TIMEOUT_S
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def with_log(text: str, path: pathlib.Path) -> str:
-    """Return a message with the last lines of a log."""
-    lines = path.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+    """Return a message with the last lines of a log, none of them twice."""
+    read = path.read_text(errors="replace").splitlines()
+    lines = [one for one, _ in itertools.groupby(read)][-_LOG_LINES:]
     return "\n    ".join([f"{text}:", *lines]) if lines else text

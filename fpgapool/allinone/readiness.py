@@ -14,13 +14,13 @@ from collections.abc import Mapping
 import oslo_messaging as messaging
 from oslo_log import log as logging
 
+from fpgapool.allinone import program
 from fpgapool.common import exception
 from fpgapool.conductor import service as conductor_service
 from fpgapool.rpcapi import conductor as conductor_api
 
 LOG = logging.getLogger(__name__)
 
-START_TIMEOUT_S = 120.0
 POLL_INTERVAL_S = 0.05
 # A busy machine needs many seconds; users want to know what happens meanwhile.
 _REPORT_INTERVAL_S = 2.0
@@ -34,6 +34,7 @@ class Readiness:
     :param fault: returns the reason why the pool cannot become ready, or None.
     :param on_wait: called now and then with what is not ready yet.
     :param on_failure: called with a reason if the pool does not become ready.
+    :param timeout_s: how long to wait.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Readiness:
         on_ready: Callable[[], None],
         on_wait: Callable[[str], None],
         on_failure: Callable[[str], None],
+        timeout_s: float = program.START_TIMEOUT_S,
     ) -> None:
         self._conductor = conductor
         self._api = conductor_api.ConductorAPI()
@@ -52,6 +54,7 @@ class Readiness:
         self._on_ready = on_ready
         self._on_wait = on_wait
         self._on_failure = on_failure
+        self._timeout_s = timeout_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="readiness")
 
@@ -63,7 +66,7 @@ class Readiness:
         self._thread.join()
 
     def _run(self) -> None:
-        polls = int(START_TIMEOUT_S / POLL_INTERVAL_S)
+        polls = int(self._timeout_s / POLL_INTERVAL_S)
         reports = int(_REPORT_INTERVAL_S / POLL_INTERVAL_S)
         for poll in range(1, polls + 1):
             if self._stopping.wait(POLL_INTERVAL_S):
@@ -78,7 +81,7 @@ class Readiness:
             if poll % reports == 0:
                 self._on_wait(missing)
         self._on_failure(
-            f"not all slots were idle within {START_TIMEOUT_S:g} s"
+            f"not all slots were idle within {self._timeout_s:g} s"
         )
 
     def _missing(self) -> str | None:

@@ -27,6 +27,7 @@ import typing
 from collections.abc import AsyncIterable
 from collections.abc import AsyncIterator
 from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 from typing import Self
 from typing import TypeVar
@@ -35,6 +36,7 @@ from typing import Unpack
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
+from fpgapool.client import shown
 from fpgapool.client.sessions import blocks
 from fpgapool.client.sessions import opening
 from fpgapool.client.sessions import session as sessions
@@ -230,7 +232,7 @@ async def _run_with(
         cancelling.release(callers)
 
 
-class Session:
+class Session(shown.Shown):
     """An open session, returned by :func:`acc_open`.
 
     It is an asynchronous context manager. Only one task at a time may use it.
@@ -242,9 +244,14 @@ class Session:
         self._session = session
         self._token = token
 
+    def _facts(self) -> Mapping[str, object]:
+        return self._session._facts()
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in ("using", "flow"):
-            raise AttributeError(name)
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}"
+            )
         return getattr(self._session, name)
 
     async def run(
@@ -259,18 +266,7 @@ class Session:
             input itself, which is copied into ``pin``.
         :returns: the output, valid until the next :meth:`run`.
         """
-        session = self._session
-        if data is not None and not isinstance(data, int | blocks.Block):
-            view = memoryview(blocks.bytes_of(data))
-            if len(view) > len(session.pin):
-                raise errors.InvalidRequest(
-                    codes.INVALID_SIZE,
-                    f"{len(view)} bytes do not fit in the input buffer of "
-                    f"{len(session.pin)} bytes",
-                )
-            session.pin[: len(view)] = view
-            data = len(view)
-        call = functools.partial(session.run, data, timeout_s=timeout_s)
+        call = functools.partial(self._session.run, data, timeout_s=timeout_s)
         return await self._use(call)
 
     async def finish(self, *, timeout_s: float | None = None) -> memoryview:
@@ -297,6 +293,7 @@ class Session:
         await _run(self._session.abort)
 
     async def __aenter__(self) -> Self:
+        self._session.__enter__()
         return self
 
     async def __aexit__(

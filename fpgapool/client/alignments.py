@@ -24,6 +24,8 @@ _HEAD = struct.Struct("<5i")
 # The accelerator's shortest sequence.
 _LEAST_SYMBOLS = 4
 _GAP = "-"
+_LINE_SYMBOLS = 60
+_MATRICES = ("blosum62", "dna")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +52,32 @@ class Alignment(shown.ShownFields):
     cigar: str
     aligned_query: str
     aligned_target: str
+
+    def __str__(self) -> str:
+        """Return the pairs in lines; ``|`` is between equal symbols."""
+        lines = [f"score {self.score}"]
+        at, other = self.query_start, self.target_start
+        width = len(str(max(self.query_end, self.target_end)))
+        for start in range(0, len(self.aligned_query), _LINE_SYMBOLS):
+            end = start + _LINE_SYMBOLS
+            query = self.aligned_query[start:end]
+            target = self.aligned_target[start:end]
+            matches = "".join(
+                "|" if one == two else " " if _GAP in (one, two) else "."
+                for one, two in zip(query, target, strict=True)
+            )
+            ends = [
+                place + len(part) - part.count(_GAP)
+                for place, part in ((at, query), (other, target))
+            ]
+            lines += [
+                "",
+                f"query  {at:{width}} {query} {ends[0]}",
+                f"       {'':{width}} {matches}".rstrip(),
+                f"target {other:{width}} {target} {ends[1]}",
+            ]
+            at, other = ends
+        return "\n".join(lines)
 
 
 @session_options.accepted
@@ -80,6 +108,7 @@ def align(
         its symbols.
     :raises errors.InvalidRequest: with code ``INVALID_INPUT`` if the numbers
         of queries and targets differ, or a sequence has other characters.
+    :raises errors.InvalidParams: if there is no such matrix.
     :raises: as :func:`fpgapool.client.run_buffer`.
     """
     pairs = _pairs(_sequences(queries), _sequences(targets))
@@ -97,7 +126,13 @@ def align(
         "gap_extend": gap_extend,
         **(options.pop("params", None) or {}),
     }
-    if not isinstance(matrix, str):
+    if isinstance(matrix, str):
+        if matrix not in _MATRICES:
+            raise errors.InvalidParams(
+                f"matrix must be {' or '.join(_MATRICES)}, or a table of your"
+                " own: bytes, 256 rows of 256 scores"
+            )
+    else:
         params["matrix"] = "argument"
         options["arguments"] = {1: matrix}
     data = b"".join(
@@ -128,7 +163,10 @@ def _sequences(given: Text | Sequence[Text]) -> list[bytes]:
         try:
             sequence = one.encode("ascii") if isinstance(one, str) else one
         except UnicodeEncodeError as exc:
-            raise _unfit(f"takes ASCII characters only ({exc})") from None
+            letter = exc.object[exc.start]
+            raise _unfit(
+                f"takes ASCII characters only, not {letter!r}"
+            ) from None
         if not isinstance(sequence, bytes) or b"\0" in sequence:
             raise _unfit("takes texts, or bytes without zeros")
         found.append(sequence)

@@ -29,6 +29,7 @@ from fpgapool.client.transfers import transfer
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import arrays as forms
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 
 if typing.TYPE_CHECKING:
     import numpy
@@ -329,9 +330,11 @@ class Call:
                 if name not in known and not schema.get(
                     "additionalProperties", True
                 ):
+                    meant = (*known, *session_options.NAMES)
+                    near = names.hint(name, meant) or ";"
                     raise TypeError(
                         f"{self._function}() got an unexpected keyword "
-                        f"argument {name!r}; the parameters of "
+                        f"argument {name!r}{near} the parameters of "
                         f"{self._accelerator} are: "
                         f"{', '.join(known) or 'none'}"
                     )

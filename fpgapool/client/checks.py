@@ -21,6 +21,7 @@ from fpgapool.client import typed
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import shapes
@@ -42,6 +43,11 @@ def request(
 
     :raises errors.InvalidRequest: with the code of the first invalid argument.
     """
+    if size_bytes == 0 and isinstance(size_bytes, int):
+        raise errors.InvalidRequest(
+            codes.INVALID_SIZE,
+            "size_bytes must be at least 1; for empty input use run_buffer",
+        )
     with refusing():
         return {
             "accelerator": name(accelerator, "accelerator"),
@@ -75,14 +81,22 @@ def argument(
         raise errors.InvalidRequest(code, f"{label} {error.reason}") from None
 
 
-def size(size_bytes: object, *, may_be_zero: bool = False) -> int:
+def size(
+    size_bytes: object,
+    name: str = "size_bytes",
+    *,
+    may_be_zero: bool = False,
+) -> int:
     """Check a number of bytes.
 
+    :param name: of the argument, for the error.
     :raises errors.InvalidRequest: code ``INVALID_SIZE``.
     """
     # Not with refusing(): a generator is slow for small tasks.
     try:
-        return rules.check_size_bytes(size_bytes, may_be_zero=may_be_zero)
+        return rules.check_size_bytes(
+            size_bytes, name, may_be_zero=may_be_zero
+        )
     except rules.RequestError as error:
         raise errors.InvalidRequest(error.code, error.message) from None
 
@@ -310,8 +324,13 @@ def _describe(error: Any) -> str:
         ]
         return f"{path}: missing: {', '.join(missing)}"
     if error.validator == "additionalProperties":
-        known = ", ".join(sorted(error.schema.get("properties", {})))
-        return f"{path}: unknown name; known names: {known or 'none'}"
+        known = sorted(error.schema.get("properties", {}))
+        unknown = next(name for name in error.instance if name not in known)
+        near = names.hint(unknown, known) or ";"
+        return (
+            f"{path}: unknown name {unknown[:80]!r}{near} known names:"
+            f" {', '.join(known) or 'none'}"
+        )
     if error.validator == "pattern" and "description" in error.schema:
         # Quote the description; the message must not show the value.
         return f"{path}: must be: {error.schema['description']}"

@@ -52,6 +52,8 @@ class FpgapoolError(exceptions.CodedError):
 
     index: int | None = None
     request_id: str | None = None
+    #: Whether the pool cannot know the request, as it was not found.
+    unsent = False
     # The class that was called, if the code has chosen this one.
     _called: type[FpgapoolError] | None = None
 
@@ -149,7 +151,14 @@ def no_pool(places: Sequence[Place]) -> FrontDoorUnavailable:
     Its message names only notable places.
     """
     notable = [str(place) for place in places if place.notable]
-    return FrontDoorUnavailable(". ".join([NO_POOL, *notable]), places)
+    text = ". ".join([NO_POOL, *notable])
+    return unreached(FrontDoorUnavailable(text, places))
+
+
+def unreached(error: FrontDoorUnavailable) -> FrontDoorUnavailable:
+    """Mark an error of a request that was not sent; it gets no ID."""
+    error.unsent = True
+    return error
 
 
 class TooManyOpenFiles(FpgapoolError):
@@ -477,7 +486,11 @@ class About:
         exc: BaseException | None,
         traceback: types.TracebackType | None,
     ) -> None:
-        if isinstance(exc, FpgapoolError) and exc.request_id is None:
+        if (
+            isinstance(exc, FpgapoolError)
+            and exc.request_id is None
+            and not exc.unsent
+        ):
             exc.request_id = self._request_id
 
 

@@ -12,6 +12,7 @@ import inspect
 import threading
 import typing
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 from typing import TypedDict
@@ -21,6 +22,7 @@ from typing import cast
 from fpgapool.client import cancel as cancelling
 from fpgapool.client.doors import poolapi
 from fpgapool.client.links import waiting
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -119,6 +121,14 @@ DEFAULTS: Options = {
 }
 
 
+def unknown(text: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error for a name that a function does not take.
+
+    :param text: what comes before the name.
+    """
+    return TypeError(f"{text} {name!r}{names.hint(name, known)}")
+
+
 def accepted(function: _Function, options: Any = Options) -> _Function:
     """Reject unknown options of a function, and show the known ones in help.
 
@@ -132,9 +142,10 @@ def accepted(function: _Function, options: Any = Options) -> _Function:
     @functools.wraps(function)
     def checked(*arguments: Any, **named: Any) -> Any:
         for name in named.keys() - known:
-            raise TypeError(
-                f"{function.__name__}() got an unexpected keyword argument"
-                f" {name!r}"
+            raise unknown(
+                f"{function.__name__}() got an unexpected keyword argument",
+                name,
+                known,
             )
         return function(*arguments, **named)
 

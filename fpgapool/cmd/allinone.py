@@ -19,6 +19,7 @@ from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import service as agent_service
 from fpgapool.agent.door import doorway
 from fpgapool.allinone import directories
+from fpgapool.allinone import program
 from fpgapool.allinone import readiness
 from fpgapool.allinone import wiring
 from fpgapool.cmd import launch
@@ -33,6 +34,7 @@ from fpgapool.db import api as db_api
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.vocabulary import scheduling
+from fpgapool.vocabulary import units
 
 _LOG_TAIL_LINES = 20
 
@@ -157,6 +159,14 @@ def _add_process_options(group: argparse._ArgumentGroup) -> None:
         metavar="FD",
         help="write one line of JSON to this file descriptor when the pool "
         "is ready; if it is a pipe, stop when the other end closes it",
+    )
+    group.add_argument(
+        "--start-timeout-s",
+        type=declared.positive,
+        default=program.START_TIMEOUT_S,
+        metavar="SECONDS",
+        help="give up if the pool is not ready after that; default"
+        f" {program.START_TIMEOUT_S:g}",
     )
     group.add_argument(
         "--verbose",
@@ -305,6 +315,7 @@ class _AllInOne:
                     lambda: self._announce(lifeline),
                     _say,
                     lambda reason: _give_up(runner, reason),
+                    self._arguments.start_timeout_s,
                 )
             )
             status = runner.run(services)
@@ -339,14 +350,15 @@ class _AllInOne:
 
     def _describe(self) -> str:
         cluster = self._cluster
+        hosts = units.count_text(cluster.hosts, "host")
         if cluster.driver != wiring.EMULATOR:
-            return f"{cluster.hosts} hosts, driver {cluster.driver}"
+            return f"{hosts}, driver {cluster.driver}"
         scale = "unlimited rates"
         if cluster.rate_scale is not None:
             scale = f"rates scaled by {cluster.rate_scale:g}"
         return (
-            f"{cluster.hosts} hosts, {cluster.boards} boards,"
-            f" {cluster.slot_count()} slots, {scale}"
+            f"{hosts}, {units.count_text(cluster.boards, 'board')},"
+            f" {units.count_text(cluster.slot_count(), 'slot')}, {scale}"
         )
 
     def _describe_boards(self, host_name: str) -> str:
@@ -355,7 +367,7 @@ class _AllInOne:
             return f"driver {self._cluster.driver}"
         if not boards:
             return "no boards"
-        return f"{boards} x {self._cluster.slots} slots"
+        return f"{boards} x {units.count_text(self._cluster.slots, 'slot')}"
 
     def _usage(self) -> list[str]:
         program = pathlib.Path(sys.executable).with_name("fpgapool-run")

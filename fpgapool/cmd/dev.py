@@ -13,6 +13,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
+from fpgapool.allinone import program
 from fpgapool.cmd import launch
 from fpgapool.cmd.developing import making
 from fpgapool.cmd.managing import building
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             status: int = args.run(args)
             return status
     except exception.ConfigurationError as error:
-        return launch.failed(PROGRAM, f"{error.code}: {error}", 2)
+        return launch.failed(PROGRAM, f"{error.code}: {error.reason}", 2)
 
 
 def _try(args: argparse.Namespace) -> int:
@@ -93,6 +94,14 @@ _TRY = (
         "time limit for each session; the default is 120",
         type=arguments.positive,
         default=120.0,
+    ),
+    arguments.option(
+        "start-timeout-s",
+        "SECONDS",
+        "time limit for the start of the pool; the default is"
+        f" {program.START_TIMEOUT_S:g}",
+        type=arguments.positive,
+        default=program.START_TIMEOUT_S,
     ),
     commands.FORMAT,
 )

@@ -45,6 +45,11 @@ class ConfigurationError(FpgapoolException):
     code = codes.INVALID_CONFIGURATION
     msg_fmt = "Invalid configuration: {reason}"
 
+    @property
+    def reason(self) -> str:
+        """What is invalid, for those who see the code, too."""
+        return str(self.kwargs.get("reason", self.message))
+
 
 class DatabaseError(FpgapoolException):
     """The database rejected a change; a retry would not help."""

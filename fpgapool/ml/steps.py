@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import typing
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ import numpy
 import sklearn.base
 
 from fpgapool import client
+from fpgapool.client import options as session_options
 from fpgapool.client.groups import group as groups
 
 Array: typing.TypeAlias = numpy.typing.NDArray[Any]
@@ -29,6 +32,9 @@ _BLOCK_BYTES = 1 << 20
 _MOST_BLOCK_BYTES = 1 << 22
 _MOST_BLOCK_RECORDS = 1 << 16
 _MOST_RESULT_RATIO = 4
+
+# Arguments that the estimators give themselves.
+_OWN = {"accelerator", "arguments", "name", "params", "size_bytes"}
 
 #: How long leaving a group may take.
 _CLOSE_S = groups.CLOSE_TIMEOUT_S
@@ -59,14 +65,29 @@ class PoolEstimator(sklearn.base.BaseEstimator):
         """Open the group, if any, for the time of one fit or prediction."""
         options = dict(self.options or {})
         if self.group is None:
+            _check(options, client.acc_open)
             yield Place(accelerator, None, options)
         elif isinstance(self.group, client.Group):
             yield Place(accelerator, self.group, options)
         else:
+            _check(options, client.group_open)
             with client.group_open(
                 self.group, accelerator=accelerator, **options
             ) as group:
                 yield Place(accelerator, group, options)
+
+
+def _check(options: Mapping[str, Any], opening: Callable[..., Any]) -> None:
+    """Refuse options that a function does not take.
+
+    :raises TypeError: naming the first, and the nearest that there is.
+    """
+    known = inspect.signature(opening).parameters.keys() - _OWN
+    for name in options:
+        if name not in known:
+            raise session_options.unknown(
+                "options: unknown option", name, known
+            )
 
 
 class Place(typing.NamedTuple):

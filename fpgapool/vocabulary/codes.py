@@ -375,7 +375,8 @@ INCOMPATIBLE_SLOT = _code(
     "INCOMPATIBLE_SLOT", "The session moved to a worker with smaller buffers."
 )
 INVALID_USAGE = _code(
-    "INVALID_USAGE", "The command line of ``fpgapool-run`` is invalid."
+    "INVALID_USAGE",
+    "The command line of ``fpgapool-run`` or ``fpgapool-dev`` is invalid.",
 )
 SESSION_BUSY = _code(
     "SESSION_BUSY", "Another call is using the session at the same time."

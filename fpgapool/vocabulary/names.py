@@ -73,6 +73,7 @@ def closest(
 ) -> str | None:
     """Return the known name that somebody may have meant; None: there is none.
 
+    :param known: of many, not all are compared.
     :param similarity: the least one that counts, from 0 to 1.
     """
     # Imported here: programs seldom need it.
@@ -87,17 +88,24 @@ def closest(
     return close[0] if close else None
 
 
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return what to add to an error about an unknown name.
+
+    :returns: ``; did you mean NAME?``, or nothing if none is near.
+    """
+    close = closest(name, sorted(known))
+    return f"; did you mean {close}?" if close else ""
+
+
 def unknown_accelerator(name: str, known: Iterable[str]) -> str:
     """Return the message for a name that no accelerator has.
 
     :param known: the names that the caller may use.
     """
     listed = sorted(known)
-    close = closest(name, listed)
-    hint = f"; did you mean {close}?" if close else ";"
     more = len(listed) - _MOST_LISTED
     shown = [*listed[:_MOST_LISTED], *([f"{more} more"] if more > 0 else [])]
     return (
-        f"unknown accelerator {name!r:.80}{hint} available:"
-        f" {', '.join(shown) or 'none'}"
+        f"unknown accelerator {name!r:.80}{hint(name, listed) or ';'}"
+        f" available: {', '.join(shown) or 'none'}"
     )

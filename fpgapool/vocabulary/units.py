@@ -21,6 +21,11 @@ def bytes_text(value_bytes: float) -> str:
     return f"{value_bytes:.3g} {_SIZE_UNITS[unit]}"
 
 
+def count_text(count: int, name: str) -> str:
+    """Return a number of things, such as ``1 board`` or ``2 boards``."""
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+
+
 def seconds_text(value_s: float) -> str:
     """Return a time, such as ``0.8 s``, ``23 min 29 s`` or ``2 d 3 h``."""
     if value_s < _WHOLE_FROM_S:

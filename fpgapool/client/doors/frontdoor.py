@@ -100,6 +100,18 @@ def _refusal_of(path: str) -> errors.Place | None:
     return None
 
 
+def _absence(path: str, exc: Exception) -> str:
+    """Return why there is no connection, and what to do if that is clear."""
+    if path == os.environ.get(ENVIRONMENT_VARIABLE) and not os.path.exists(
+        path
+    ):
+        return (
+            f"{ENVIRONMENT_VARIABLE} names {path}, which does not exist; start"
+            " fpgapool-allinone, or unset it"
+        )
+    return str(exc)
+
+
 class FrontDoor(doors.Door):
     """A connection to the front door.
 
@@ -147,7 +159,10 @@ class FrontDoor(doors.Door):
         except channel.DeadlineExceeded as exc:
             raise errors.OperationTimeout(str(exc)) from exc
         except (channel.ChannelClosed, ValueError) as exc:
-            raise errors.FrontDoorUnavailable(str(exc)) from exc
+            error = errors.FrontDoorUnavailable(_absence(self.path, exc))
+            if not self.connections:
+                errors.unreached(error)
+            raise error from exc
         self._channel = channel.PlainChannel(sock)
         self.connections += 1
         # A concurrent shutdown() may have seen only the old connection.

@@ -417,8 +417,8 @@ def _buffer(data: Any) -> tuple[rings.Buffer, Callable[[memoryview], Any]]:
             return view, functools.partial(
                 _array, numpy, data.dtype, data.shape
             )
-    except (TypeError, ValueError) as exc:
-        raise blocks.unfit(exc) from None
+    except (TypeError, ValueError):
+        raise blocks.unfit(data) from None
     return blocks.bytes_of(data), bytes
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,12 +18,18 @@ from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import shapes
 
+#: What holds data.
+Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
-def unfit(exc: Exception) -> errors.InvalidRequest:
+
+def unfit(data: Any) -> errors.InvalidRequest:
     """Return the error for data that is not bytes."""
-    return errors.InvalidRequest(
-        codes.INVALID_INPUT, f"the data is not a buffer of bytes: {exc}"
-    )
+    text = f"data must be bytes or a buffer, not {type(data).__name__}"
+    if isinstance(data, str):
+        text = "data must be bytes; encode the text"
+    elif hasattr(data, "dtype"):
+        text = f"data must be an array of numbers, not of {data.dtype}"
+    return errors.InvalidRequest(codes.INVALID_INPUT, text)
 
 
 def bytes_of(data: Any) -> bytes | memoryview:
@@ -32,11 +39,36 @@ def bytes_of(data: Any) -> bytes | memoryview:
     """
     try:
         view = memoryview(data)
-    except (TypeError, ValueError) as exc:
-        raise unfit(exc) from None
-    if not view.c_contiguous:
-        return view.tobytes()
-    return view.cast("B") if view.nbytes else b""
+        if view.format == "O":
+            # The bytes are addresses in this process.
+            raise unfit(data)
+        if not view.c_contiguous:
+            return view.tobytes()
+        return view.cast("B") if view.nbytes else b""
+    except (TypeError, ValueError):
+        raise unfit(data) from None
+
+
+def input_of(given: Any) -> bytes | memoryview:
+    """Return the bytes that a call got where it also takes a number.
+
+    :raises errors.InvalidRequest: code ``INVALID_SIZE``, if it is no data, or
+        empty.
+    """
+    try:
+        view = memoryview(given)
+    except (TypeError, ValueError):
+        view = None
+    # NumPy's numbers are buffers, too.
+    if view is None or not view.ndim:
+        raise errors.InvalidRequest(
+            codes.INVALID_SIZE, "n_bytes must be an integer, data or a Block"
+        )
+    if not view.nbytes:
+        raise errors.InvalidRequest(
+            codes.INVALID_SIZE, "the data is empty; finish() ends the input"
+        )
+    return bytes_of(view)
 
 
 class Block(shown.Shown):

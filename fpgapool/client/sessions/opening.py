@@ -175,6 +175,12 @@ class _Opening:
                     return self._fall_back(exc)
                 raise
         except BaseException as exc:
+            if isinstance(exc, errors.Cancelled | KeyboardInterrupt):
+                log.info(
+                    "Request %s of %s cancelled before it had a slot",
+                    self._origin.request_id,
+                    self._members["accelerator"],
+                )
             errors.release_frames(exc)
             cancelling.release(self._token)
             raise
@@ -406,13 +412,13 @@ class _Opening:
 
 def acc_run(
     session: sessions.Session,
-    n_bytes: int | None = None,
+    n_bytes: int | blocks.Buffer | blocks.Block | None = None,
     *,
     timeout_s: float | None = None,
 ) -> memoryview:
-    """Process the contents of the session's input buffer.
+    """Process the contents of the session's input buffer, or other data.
 
-    :param n_bytes: number of bytes of ``session.pin``; None means all.
+    :param n_bytes: as for :meth:`sessions.Session.run`.
     :returns: the output, valid until the next call.
     :raises: as :meth:`sessions.Session.run`.
     """
@@ -424,9 +430,8 @@ def acc_close(
     *,
     timeout_s: float | None = sessions.CLOSE_TIMEOUT_S,
 ) -> None:
-    """Release the slot.
+    """Release the slot; closing twice does nothing.
 
     :param timeout_s: how long to wait for the worker.
-    :raises errors.SessionClosed: if the session was already closed.
     """
     session.close(timeout_s=timeout_s)

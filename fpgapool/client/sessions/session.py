@@ -114,10 +114,13 @@ class Session(described.Described):
         With the transport ``shm``, it is the buffer of the session's first
         worker; if another worker takes over, each input is copied once more.
 
+        :raises errors.SessionClosed: if the session is closed.
         :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
             process.
         """
         self._check_process()
+        if self._closed:
+            raise errors.SessionClosed()
         return self._pin
 
     @property
@@ -142,22 +145,24 @@ class Session(described.Described):
 
     def run(
         self,
-        n_bytes: int | blocks.Block | None = None,
+        n_bytes: int | blocks.Buffer | blocks.Block | None = None,
         *,
         timeout_s: float | None = None,
     ) -> memoryview:
-        """Process the first bytes of :attr:`pin`, or a block.
+        """Process the first bytes of :attr:`pin`, other data, or a block.
 
         A block that the slot still caches is not sent again.
 
-        :param n_bytes: number of bytes, None for the whole buffer; or a block
-            no longer than :attr:`pin`. Each length in a session, except the
+        :param n_bytes: number of bytes, None for the whole buffer; or data,
+            which is copied into :attr:`pin`, or a block, neither longer than
+            :attr:`pin`. Each length in a session, except the
             last, must be a multiple of the accelerator's
             ``chunk_multiple_bytes``.
         :param timeout_s: time limit; if it is exceeded, the session ends.
         :returns: the output, valid until the next :meth:`run`.
-        :raises errors.InvalidRequest: if ``n_bytes`` is less than 1 or more
-            than the length of :attr:`pin`; the session is not affected.
+        :raises errors.InvalidRequest: if ``n_bytes`` is none of these, or its
+            length is less than 1 or more than that of :attr:`pin`; the session
+            is not affected.
         :raises errors.SessionClosed: after :meth:`close` or
             :meth:`finish`.
         :raises errors.SessionFailed: if the session has ended.
@@ -167,19 +172,29 @@ class Session(described.Described):
         :raises errors.Cancelled: if cancelled.
         :raises errors.FpgapoolError: see :meth:`using`.
         """
-        block = n_bytes if isinstance(n_bytes, blocks.Block) else None
-        length_bytes = len(self._pin)
-        if n_bytes is not None:
-            length_bytes = checks.size(len(block) if block else n_bytes)
-            if length_bytes > len(self._pin):
-                raise errors.InvalidRequest(
-                    codes.INVALID_SIZE,
-                    f"{length_bytes} bytes do not fit in the input buffer "
-                    f"of {len(self._pin)} bytes",
-                )
+        block: blocks.Block | None = None
+        data: bytes | memoryview | None = None
+        if n_bytes is None:
+            length_bytes = len(self._pin)
+        elif isinstance(n_bytes, int):
+            length_bytes = checks.size(n_bytes, "n_bytes")
+        elif isinstance(n_bytes, blocks.Block):
+            block = n_bytes
+            length_bytes = len(block)
+        else:
+            data = blocks.input_of(n_bytes)
+            length_bytes = len(data)
+        if length_bytes > len(self._pin):
+            raise errors.InvalidRequest(
+                codes.INVALID_SIZE,
+                f"{length_bytes} bytes do not fit in the input buffer of "
+                f"{len(self._pin)} bytes",
+            )
         deadline_s = checks.deadline(timeout_s)
         with self.using():
             piece: pieces.Piece
+            if data is not None:
+                self._pin[:length_bytes] = data
             if block is None:
                 piece = _Pinned(self._pin, length_bytes, self._input.shared)
             else:
@@ -295,17 +310,16 @@ class Session(described.Described):
             self._failure.request_id = self.request_id
 
     def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
-        """Release the slot.
+        """Release the slot; closing twice does nothing.
 
         :param timeout_s: time limit; the slot is released in any case.
-        :raises errors.SessionClosed: if the session was already closed.
         :raises errors.FpgapoolError: with code ``SESSION_FORKED`` in a child
             process; the session is not affected.
         """
         deadline_s = checks.deadline(timeout_s)
         self._check_process()
         if self._closed:
-            raise errors.SessionClosed()
+            return
         if self._failure is not None:
             self.abort()
             return
@@ -358,6 +372,8 @@ class Session(described.Described):
         cancelling.release(self._cancel)
 
     def __enter__(self) -> Self:
+        if self._closed:
+            raise errors.SessionClosed()
         return self
 
     def __exit__(

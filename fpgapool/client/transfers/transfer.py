@@ -26,6 +26,7 @@ from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.client import shown
 from fpgapool.client.links import waiting
+from fpgapool.client.sessions import blocks
 from fpgapool.client.sessions import flow as flows
 from fpgapool.client.sessions import opening
 from fpgapool.client.sessions import session as sessions
@@ -39,7 +40,7 @@ from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
 Progress = bars.Progress
-Buffer: typing.TypeAlias = bytes | bytearray | memoryview
+Buffer: typing.TypeAlias = blocks.Buffer
 
 _MAX_RESTARTS = 3
 # Codes of errors that another slot may avoid.
@@ -359,12 +360,13 @@ def run_buffer(
         neither a copy nor new memory. None means that memory is allocated.
     :param options: see :func:`run_stream`.
     :returns: the output, as a view of ``into`` if given, and the report.
-    :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the output
-        is longer than ``into``, ``INVALID_REQUEST`` if ``into`` cannot be
-        written to or is the input's memory.
+    :raises errors.InvalidRequest: with code ``INVALID_INPUT`` if ``data`` is
+        no bytes, ``SIZE_MISMATCH`` if the output is longer than ``into``,
+        ``INVALID_REQUEST`` if ``into`` cannot be written to or is the input's
+        memory.
     :raises: as :func:`run_stream`.
     """
-    view = memoryview(data).cast("B")
+    view = memoryview(blocks.bytes_of(data))
     sink = (
         sinks.BufferSink()
         if into is None

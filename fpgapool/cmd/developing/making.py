@@ -19,6 +19,7 @@ import tempfile
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.common import exception
+from fpgapool.vocabulary import codes
 
 #: What can be made, and what it is.
 KINDS = {
@@ -53,7 +54,9 @@ def make(kind: str, name: str, parent: pathlib.Path) -> list[str]:
     _check_name(kind, name)
     path = parent / name
     if path.exists() or path.is_symlink():
-        raise _refusal(f"{path} exists already; choose another name")
+        raise _refusal(
+            f"{path} exists already; choose another name", codes.FILE_ERROR
+        )
     try:
         with tempfile.TemporaryDirectory(
             dir=parent, prefix=f".{name}-"
@@ -67,9 +70,9 @@ def make(kind: str, name: str, parent: pathlib.Path) -> list[str]:
             )
             made.rename(path)
     except OSError as error:
-        raise _refusal(f"{error.filename or path}: {error.strerror}") from (
-            error
-        )
+        raise _refusal(
+            f"{error.filename or path}: {error.strerror}", codes.FILE_ERROR
+        ) from error
     return [
         f"made {path}: {', '.join(files)}",
         f"test it: cd {path} && pytest",
@@ -120,5 +123,7 @@ def _copy(skeleton: pathlib.Path, made: pathlib.Path, name: str) -> None:
             shutil.copymode(source / file, copy)
 
 
-def _refusal(reason: str) -> exception.ConfigurationError:
-    return exception.ConfigurationError(reason=reason)
+def _refusal(
+    reason: str, code: str = codes.INVALID_USAGE
+) -> exception.ConfigurationError:
+    return exception.ConfigurationError(reason=reason, code=code)

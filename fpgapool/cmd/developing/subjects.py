@@ -26,6 +26,7 @@ from fpgapool.bitstreams import signatures
 from fpgapool.cmd.developing import answers
 from fpgapool.cmd.developing import library
 from fpgapool.common import exception
+from fpgapool.vocabulary import codes
 
 #: A step of the preparation: its name, and what does it and tells details.
 Step = tuple[str, typing.Callable[[], str]]
@@ -104,13 +105,15 @@ class Core(Subject):
         if profile.name != self.name:
             raise exception.ConfigurationError(
                 reason=f"{self.profile_path}: the name {profile.name!r} must"
-                f" be that of the file, {self.name!r}"
+                f" be that of the file, {self.name!r}",
+                code=codes.INVALID_PROFILE,
             )
         module, _, class_ = profile.core.partition(":")
         if module != self.name or not class_:
             raise exception.ConfigurationError(
                 reason=f"{self.profile_path}: core must be"
-                f" '{self.name}:CLASS', for a class of {self.path.name}"
+                f" '{self.name}:CLASS', for a class of {self.path.name}",
+                code=codes.INVALID_PROFILE,
             )
         self._check_place()
         sys.path.insert(0, str(self.path.parent))
@@ -261,17 +264,20 @@ def of_file(path: pathlib.Path, args: argparse.Namespace) -> Subject:
     if path.suffix not in _KINDS:
         raise exception.ConfigurationError(
             reason=f"{path.name}: is neither an OpenCL program (.cl) nor a"
-            " core (.py)"
+            " core (.py)",
+            code=codes.INVALID_USAGE,
         )
     if not path.is_file():
         raise exception.ConfigurationError(
             reason=f"{path}: there is no such file; 'fpgapool-dev new' makes"
-            " a first one"
+            " a first one",
+            code=codes.FILE_ERROR,
         )
     kind, beside, what = _KINDS[path.suffix]
     if not path.with_suffix(beside).is_file():
         raise exception.ConfigurationError(
             reason=f"{path}: lacks {path.with_suffix(beside).name} beside it,"
-            f" its {what}; 'fpgapool-dev new {kind} NAME' makes an example"
+            f" its {what}; 'fpgapool-dev new {kind} NAME' makes an example",
+            code=codes.FILE_ERROR,
         )
     return Kernel(path, args) if path.suffix == ".cl" else Core(path)

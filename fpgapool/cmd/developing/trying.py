@@ -7,7 +7,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import pathlib
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -53,6 +55,8 @@ _ADVICE = {
     codes.KERNEL_BUILD_FAILED: "correct the program where the compiler says",
     codes.SOURCE_REFUSED: "remove that from the program; if it needs it, an"
     " option --allow-... permits it",
+    codes.TIMEOUT: "if the accelerator only needs longer, or the machine is"
+    " busy, set a longer limit with --timeout-s",
 }
 
 
@@ -61,7 +65,10 @@ class Stopped(Exception):
 
 
 class Steps:
-    """The steps of a trial; prints each as it ends, unless told otherwise."""
+    """The steps of a trial; prints each as it ends, unless told otherwise.
+
+    On a terminal it prints the name of each when it begins, too.
+    """
 
     def __init__(self, shown: bool) -> None:
         self.done: list[trials.Step] = []
@@ -73,6 +80,9 @@ class Steps:
         :raises Stopped: if it raises an error.
         """
         begun = time.perf_counter()
+        if self._shown and sys.stdout.isatty():
+            # The line about its end is longer, and takes its place.
+            print(f"...     {name}", end="\r", flush=True)
         try:
             found = work()
         except ERRORS as error:
@@ -130,7 +140,9 @@ def _try(
             pools: list[program.Pool] = []
 
             def start() -> str:
-                pool = stack.enter_context(_pool(subject, directory, files))
+                pool = stack.enter_context(
+                    _pool(subject, directory, files, args.start_timeout_s)
+                )
                 pools.append(pool)
                 return "one host with one slot, on this machine"
 
@@ -155,11 +167,15 @@ def _try(
 
 @contextlib.contextmanager
 def _pool(
-    subject: subjects.Subject, directory: pathlib.Path, files: pathlib.Path
+    subject: subjects.Subject,
+    directory: pathlib.Path,
+    files: pathlib.Path,
+    start_timeout_s: float,
 ) -> Iterator[program.Pool]:
     """Start a pool of one slot.
 
-    :raises BitstreamRefused: with the end of its output, if it does not start.
+    :raises FpgapoolException: with the end of its output, if it does not
+        start.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -169,19 +185,41 @@ def _pool(
                     (*_ONE_SLOT, *subject.options),
                     subject.configuration(files),
                     subject.environment(files),
+                    start_timeout_s,
+                    _say_stopping,
                 )
             )
         except program.NotStarted as error:
             raise exception.FpgapoolException(
-                str(error), code=codes.FRONT_DOOR_UNAVAILABLE
+                f"{error}\n    {_why_slow()}",
+                code=codes.FRONT_DOOR_UNAVAILABLE,
             ) from error
         yield pool
 
 
+def _say_stopping() -> None:
+    print("stopping the pool", file=sys.stderr, flush=True)
+
+
+def _why_slow() -> str:
+    """Return what to do about a pool that was not ready in time."""
+    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
+    busy = f"{load:.1f} programs wait for {cpus} CPUs"
+    if load > cpus:
+        return (
+            f"the machine is busy: {busy}; try again when it is not, or set a"
+            " longer limit with --start-timeout-s"
+        )
+    return f"a longer limit: --start-timeout-s (the machine is idle: {busy})"
+
+
 def _told(error: BaseException) -> str:
     code = getattr(error, "code", codes.INTERNAL_ERROR)
+    text = getattr(error, "message", str(error))
+    if isinstance(error, exception.ConfigurationError):
+        text = error.reason
     # Errors of other parts of the product begin with the code.
-    text = getattr(error, "message", str(error)).removeprefix(f"{code}: ")
+    text = text.removeprefix(f"{code}: ")
     advice = _ADVICE.get(code)
     return f"{code}: {text}" + (f"; what to do: {advice}" if advice else "")
 

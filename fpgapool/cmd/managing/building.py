@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import io
 import pathlib
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -41,6 +42,8 @@ option = arguments.option
 TIMEOUT_S = 600.0
 
 _XCLBIN = b"xclbin2\0"
+# What the driver calls the file that it compiles, before a line's number.
+_SOURCE = re.compile(r"\bsource(?=:\d)")
 
 #: Which dangers a source may contain.
 ALLOWED = arguments.Group(
@@ -160,7 +163,7 @@ def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
         payload = _read(args.file)
         manifest = _read(args.manifest or args.file.with_suffix(".json"))
     kind = formats.OPENCL_SOURCE
-    with _refusals():
+    with _refusals(args.file):
         # Check the manifest before compiling.
         manifests.parse(manifest)
         if payload.startswith(_XCLBIN):
@@ -229,12 +232,19 @@ def _read_once(path: pathlib.Path) -> tuple[bytes, str]:
 
 
 @contextlib.contextmanager
-def _refusals() -> Iterator[None]:
+def _refusals(source: pathlib.Path | None = None) -> Iterator[None]:
+    """Translate errors.
+
+    :param source: file whose name the compiler's messages get.
+    """
     try:
         yield
     except (drivers.DriverError, exceptions.CodedError) as error:
+        text = error.message
+        if source is not None:
+            text = _SOURCE.sub(lambda _: source.name, text)
         raise exception.BitstreamRefused(
-            f"{error.code}: {error.message}", code=error.code
+            f"{error.code}: {text}", code=error.code
         ) from error
 
 

@@ -11,6 +11,7 @@ from typing import NoReturn
 from fpgapool.cmd import completion
 from fpgapool.common import arguments as declared
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
 
 flag, option = declared.flag, declared.option
@@ -43,7 +44,12 @@ class _Parser(argparse.ArgumentParser):
     """Raises errors instead of exiting, so that ``--json`` applies to them."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; {PROGRAM} --help lists the options")
+        end = "" if message.endswith("?") else ";"
+        raise UsageError(f"{message}{end} {PROGRAM} --help lists the options")
+
+    def flags(self) -> list[str]:
+        """Return all options."""
+        return list(self._option_string_actions)
 
 
 def _filled(text: str) -> str:
@@ -294,10 +300,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     found, unknown = made.parse_known_intermixed_args(words)
     options = [one for one in unknown if one.startswith("-")]
     if options:
-        names = " ".join(one.partition("=")[0] for one in options)
-        made.error(f"unknown option: {names}")
+        given = [one.partition("=")[0] for one in options]
+        near = names.hint(given[0], made.flags())
+        made.error(f"unknown option: {' '.join(given)}{near}")
     if unknown:
-        made.error(f"unexpected argument {unknown[0]!r} after FILE")
+        made.error(
+            f"unexpected argument {unknown[0]!r} after FILE: one file at a"
+            " time is taken"
+        )
     return found
 
 

@@ -9,10 +9,10 @@ import time
 import typing
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from typing import Self
 
 from fpgapool import client
+from fpgapool.client import shown
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.vocabulary import session
 from fpgapool.vocabulary import states
@@ -137,7 +137,7 @@ def summary(report: client.RunReport) -> str:
         ("started over", report.restarts),
     ):
         if times:
-            text += f"; {did} {times} times"
+            text += f"; {did} {units.count_text(times, 'time')}"
     if report.cpu_energy_j is not None:
         text += f"; the CPU used about {report.cpu_energy_j:.3g} J"
     if report.checksum:
@@ -148,8 +148,9 @@ def summary(report: client.RunReport) -> str:
 def group_summary(report: client.GroupReport, waited_s: float) -> str:
     """Return the line about a file that a group processed."""
     return (
-        f"{_amounts(report)} with {report.tasks} tasks on {report.members}"
-        f" members; waited {waited_s:.3g} s"
+        f"{_amounts(report)} with {units.count_text(report.tasks, 'task')} on"
+        f" {units.count_text(report.members, 'member')};"
+        f" waited {waited_s:.3g} s"
     )
 
 
@@ -199,21 +200,8 @@ def listing(found: Iterable[client.Accelerator]) -> Iterator[str]:
     for one in found:
         yield (
             f"{one.name}: {units.bytes_text(one.peak_bytes_per_s)}/s at most, "
-            f"{one.free_slots} of {one.slots} slots free: {one.description}"
+            f"{one.free_slots} of {units.count_text(one.slots, 'slot')} free: "
+            f"{one.description}"
         )
-        required = one.params_schema.get("required", ())
-        for name, schema in one.params_schema.get("properties", {}).items():
-            yield f"    {_param_text(name, schema, name in required)}"
-
-
-def _param_text(
-    name: str, schema: Mapping[str, typing.Any], needed: bool
-) -> str:
-    text = name if needed else f"[{name}]"
-    kind = schema.get("type", "")
-    if "enum" in schema:
-        kind = "one of " + ", ".join(map(str, schema["enum"]))
-    about = [str(part) for part in (schema.get("description"), kind) if part]
-    if "default" in schema:
-        about.append(f"default {schema['default']}")
-    return f"{text}: {'; '.join(about)}" if about else text
+        for line in shown.params_lines(one.params_schema):
+            yield f"    {line}"

@@ -51,10 +51,14 @@ def destination_of(path: str | None) -> str:
     """Return the output that the user named, or ``-`` for a pipe.
 
     :returns: its path, or ``-`` if the path leads to standard output.
-    :raises command_line.UsageError: if there is neither.
+    :raises command_line.UsageError: if there is neither, or it is a directory.
     """
     if path is not None and _is_standard_output(path):
         return command_line.STANDARD
+    if path is not None and os.path.isdir(path):
+        raise command_line.UsageError(
+            f"the output {path} is a directory; --out takes a file"
+        )
     return _named(path, "--out", sys.stdout)
 
 

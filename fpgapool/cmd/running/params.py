@@ -24,6 +24,7 @@ _CIPHERS = (AES, AES_CBC)
 _KEY_BYTES = (16, 24, 32)
 _IV_BYTES = 16
 _MAX_FILE_BYTES = 64 * 1024
+_KEY_FORM = "16, 24 or 32 bytes, or twice as many hexadecimal digits"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,7 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
             ) from None
     for item in arguments.param_file:
         name, path = _split(item, "--param-file")
-        params.add(name, _read_text(path))
+        params.add(name, _read_text(path, "--param-file"))
     cipher = arguments.accelerator.partition("@")[0]
     if arguments.key_file is not None:
         key = _read_key(arguments.key_file, cipher in _CIPHERS)
@@ -93,7 +94,7 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.iv is not None:
         params.add("iv", _parse_iv(arguments.iv, "--iv").hex())
     elif arguments.iv_file is not None:
-        params.add("iv", _read_iv(arguments.iv_file).hex())
+        params.add("iv", _read_iv(arguments.iv_file, "--iv-file").hex())
     if arguments.direction is None:
         return params
     if cipher not in _CIPHERS:
@@ -152,7 +153,8 @@ def _split(item: str, option: str) -> tuple[str, str]:
 
 
 def _read_key(path: str, for_aes: bool) -> bytes:
-    data = _read(path)
+    form = f"; a key has {_KEY_FORM}" if for_aes else ""
+    data = _read(path, "--key-file", form)
     text = data.strip()
     key = data
     if text and len(text) % 2 == 0 and re.fullmatch(rb"[0-9A-Fa-f]+", text):
@@ -161,14 +163,15 @@ def _read_key(path: str, for_aes: bool) -> bytes:
             key = data
     if for_aes and len(key) not in _KEY_BYTES:
         raise command_line.UsageError(
-            f"{path}: not a key: it must have 16, 24 or 32 bytes, or twice as "
-            "many hexadecimal digits"
+            f"--key-file {path}: not a key: it must have {_KEY_FORM}"
         )
     return key
 
 
-def _read_iv(path: str) -> bytes:
-    return _parse_iv(_read(path).decode(errors="replace"), path)
+def _read_iv(path: str, option: str | None = None) -> bytes:
+    """Read an IV, from a file that an option named or that was found."""
+    origin = path if option is None else f"{option} {path}"
+    return _parse_iv(_read(path, option).decode(errors="replace"), origin)
 
 
 def _parse_iv(text: str, origin: str) -> bytes:
@@ -183,16 +186,23 @@ def _parse_iv(text: str, origin: str) -> bytes:
     return iv
 
 
-def _read_text(path: str) -> str:
+def _read_text(path: str, option: str) -> str:
     """Read a text file, without its final line break."""
     try:
-        text = _read(path).decode()
+        text = _read(path, option).decode()
     except UnicodeDecodeError:
-        raise command_line.UsageError(f"{path}: not valid UTF-8") from None
+        raise command_line.UsageError(
+            f"{option} {path}: not valid UTF-8"
+        ) from None
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, option: str | None, form: str = "") -> bytes:
+    """Read a short file.
+
+    :param option: which named it, for the error.
+    :param form: end of the error: what such a file has.
+    """
     data = b""
     with files.Input(path) as stream:
         while len(data) <= _MAX_FILE_BYTES:
@@ -200,6 +210,7 @@ def _read(path: str) -> bytes:
             if not piece:
                 return data
             data += piece
+    origin = path if option is None else f"{option} {path}"
     raise command_line.UsageError(
-        f"{path}: longer than {_MAX_FILE_BYTES} bytes"
+        f"{origin}: longer than {_MAX_FILE_BYTES} bytes{form}"
     )

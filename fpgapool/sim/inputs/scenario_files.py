@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import pathlib
@@ -19,6 +18,7 @@ from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim import models
 from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.vocabulary import names as vocabulary
 
 
 def read(path: pathlib.Path) -> scenarios.Scenario:
@@ -171,11 +171,8 @@ def place_and_reason(
     name = unknown[1]
     if not place.startswith(_OPTIONS):
         return place, f"unknown member {name}"
-    close = difflib.get_close_matches(
-        name, scenarios.StrategyOptions.__struct_fields__, 1
-    )
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return place, f"unknown option {name}{hint}"
+    near = vocabulary.hint(name, scenarios.StrategyOptions.__struct_fields__)
+    return place, f"unknown option {name}{near}"
 
 
 _SOME_KEY = "[...]"

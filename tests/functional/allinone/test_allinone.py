@@ -52,7 +52,7 @@ def test_signal_ends_everything(number: signal.Signals) -> None:
         assert pool.process.returncode == 0, output
         processes.wait_for_end()
         assert os.listdir(pool.run_dir) == ["allinone.lock"]
-        assert "ready: 2 hosts, 1 boards, 2 slots" in output
+        assert "ready: 2 hosts, 1 board, 2 slots" in output
 
 
 def test_killed_one_takes_its_workers_along() -> None:

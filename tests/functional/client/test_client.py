@@ -2,11 +2,13 @@
 
 """The client library against a front door and a worker made for it."""
 
+import array
 import collections
 import os
 import random
 import threading
 
+import numpy as np
 import pytest
 
 from fpgapool import client
@@ -312,7 +314,8 @@ def test_timeout_while_queued_cancels_the_request(pools):
 
 
 @pytest.mark.parametrize("kind", [client.CancelToken, threading.Event])
-def test_cancelled_while_queued(pools, kind):
+def test_cancelled_while_queued(pools, kind, caplog):
+    caplog.set_level("INFO", "fpgapool")
     pool = pools()
     pool.ready.clear()
     cancel = kind()
@@ -323,8 +326,10 @@ def test_cancelled_while_queued(pools, kind):
 
     threading.Thread(target=when_asked).start()
     with pytest.raises(client.Cancelled):
-        _open(pool, cancel=cancel)
+        _open(pool, cancel=cancel, request_id="mine")
     assert pool.cancelled.is_set()
+    line = "Request mine of copy cancelled before it had a slot"
+    assert line in caplog.messages
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -407,11 +412,18 @@ def test_worker_that_breaks_every_connection(pools):
 def test_closing_twice(pools):
     session = _open(pools())
     client.acc_close(session)
-    with pytest.raises(client.SessionClosed) as caught:
-        client.acc_close(session)
-    assert caught.value.code == "SESSION_CLOSED"
-    with pytest.raises(client.SessionClosed):
-        session.run(1)
+    client.acc_close(session)
+    session.close()
+    for use in (
+        lambda: session.run(1),
+        lambda: session.run(b"data"),
+        session.finish,
+        lambda: session.pin,
+        session.__enter__,
+    ):
+        with pytest.raises(client.SessionClosed) as caught:
+            use()
+        assert caught.value.code == "SESSION_CLOSED"
 
 
 def test_context_manager_never_masks(pools):
@@ -433,6 +445,39 @@ def test_wrong_length_changes_nothing(pools, n_bytes):
             session.run(n_bytes)
         assert caught.value.code == "INVALID_SIZE"
         assert len(session.run(5)) == 5
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize(
+    "kind", [bytes, bytearray, memoryview, lambda data: array.array("B", data)]
+)
+def test_runs_data(pools, local, kind):
+    data = _data(100)
+    with _open(pools(local=local)) as session:
+        assert session.run(kind(data)) == fakepool.copied(data, 0)
+        assert session.pin[:100] == data
+        # What is in the buffer already may be moved to its front.
+        output = client.acc_run(session, session.pin[40:90])
+        assert output == fakepool.copied(data[40:90], 100)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("text", "n_bytes must be an integer, data or a Block"),
+        (1.0, "n_bytes must be an integer, data or a Block"),
+        (np.int64(1), "n_bytes must be an integer, data or a Block"),
+        (b"", "the data is empty"),
+        (0, "n_bytes must be an integer from 1 to"),
+        (bytes(fakepool.CHUNK_BYTES + 1), "do not fit in the input buffer"),
+    ],
+)
+def test_other_input_is_refused(pools, given, message):
+    with _open(pools()) as session:
+        session.pin[:3] = b"abc"
+        with pytest.raises(client.InvalidRequest, match=message):
+            session.run(given)
+        assert session.run(3) == fakepool.copied(b"abc", 0)
 
 
 def test_input_after_finish(pools):

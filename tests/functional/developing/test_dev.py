@@ -94,3 +94,17 @@ def test_a_wrong_core_fails_where_it_is_wrong(tmp_path: pathlib.Path) -> None:
         in (details["vectors"])
     )
     assert "depends on how the input is cut" in details["cuts"]
+
+
+def test_a_pool_that_is_not_ready_in_time(tmp_path: pathlib.Path) -> None:
+    made = run(tmp_path, "fpgapool.cmd.dev", "new", "core", "late")
+    assert made.returncode == 0, made.stderr
+    done = run(
+        tmp_path / "late",
+        *("fpgapool.cmd.dev", "try", "late.py", "--start-timeout-s=0.01"),
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "the pool did not start:" in done.stdout
+    assert "not all slots were idle within 0.01 s" in done.stdout
+    assert "longer limit" in done.stdout
+    assert "--start-timeout-s" in done.stdout

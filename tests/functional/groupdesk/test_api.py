@@ -268,7 +268,7 @@ def test_an_empty_file_is_a_task(pool, source, command, capsys) -> None:
     """Some accelerators have output for it."""
     source.write_bytes(b"")
     assert command() == run.SUCCESS
-    assert "with 1 tasks on 2 members" in capsys.readouterr().out
+    assert "with 1 task on 2 members" in capsys.readouterr().out
     assert source.with_name("out").read_bytes() == b""
     assert pool.api.clients == []
 

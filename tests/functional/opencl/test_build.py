@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 from collections.abc import Callable
 
 import pytest
@@ -65,6 +66,7 @@ def test_a_source_is_compiled_and_stays_a_source(
     status, printed = build(kernel, "--source", f"--out={out}")
     assert (status, "undeclared identifier 'sum'" in printed) == (1, True)
     assert "KERNEL_BUILD_FAILED" in printed
+    assert re.search(r"\w+\.cl:\d+:\d+: ", printed)
     assert not out.exists()
 
 

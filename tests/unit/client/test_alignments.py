@@ -61,11 +61,20 @@ def test_a_table_of_ones_own() -> None:
     assert (found.score, found.aligned_target) == (6, "yy")
 
 
+@pytest.mark.parametrize("matrix", ["blosum80", "argument", ""])
+def test_matrices_that_there_are_not(matrix: str) -> None:
+    with pytest.raises(client.InvalidParams) as caught:
+        alignments.align("A", "A", matrix=matrix, **CPU)
+    assert caught.value.message.startswith(
+        "matrix must be blosum62 or dna, or a table of your own: "
+    )
+
+
 @pytest.mark.parametrize(
     ("queries", "targets", "message"),
     [
         (["A", "C"], ["A", "C", "G"], "not 2 and 3"),
-        ("Ä", "A", "ASCII"),
+        ("ACÄ", "A", "ASCII characters only, not 'Ä'"),
         (b"A\0C", "A", "without zeros"),
         ([7], "A", "takes texts"),
     ],
@@ -76,3 +85,21 @@ def test_sequences_that_are_none(
     with pytest.raises(client.InvalidRequest, match=message) as caught:
         alignments.align(queries, targets, **CPU)
     assert caught.value.code == "INVALID_INPUT"
+
+
+def test_it_is_printed_in_lines() -> None:
+    one = alignments.Alignment(
+        9, 2, 67, 10, 74, "", "A" * 59 + "CGT-CAA", "A" * 59 + "CTT" + "TC--"
+    )
+    assert str(one).splitlines() == [
+        "score 9",
+        "",
+        f"query   2 {'A' * 59}C 62",
+        f"          {'|' * 60}",
+        f"target 10 {'A' * 59}C 70",
+        "",
+        "query  62 GT-CAA 67",
+        "          .| |",
+        "target 70 TTTC-- 74",
+    ]
+    assert str(alignments.Alignment(0, 0, 0, 0, 0, "", "", "")) == "score 0"

@@ -3,6 +3,7 @@
 """Arguments of the client library and of its command."""
 
 import ast
+import hashlib
 import inspect
 import json
 import pathlib
@@ -198,7 +199,15 @@ def test_params_that_are_none(value):
     [
         ({}, "missing: key"),
         ({"key": "c0ffee"}, "params.key: must satisfy pattern"),
-        ({"key": "c0fe", "kee": 1}, "unknown name; known names: key, rounds"),
+        (
+            {"key": "c0fe", "kee": 1},
+            "params: unknown name 'kee'; did you mean key? known names: key,"
+            " rounds",
+        ),
+        (
+            {"key": "c0fe", "novel" * 99: 1},
+            "novel'; known names: key, rounds",
+        ),
         (
             {"key": "c0fe", "rounds": "c0ffee"},
             "params.rounds: must be an integer",
@@ -367,3 +376,30 @@ def test_view_ignores_what_it_does_not_know():
 def test_wrong_views(members):
     with pytest.raises(frames.ProtocolError):
         view.SessionView.from_message(members)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("hello", "data must be bytes; encode the text"),
+        (7, "data must be bytes or a buffer, not int"),
+        ([1, 2], "data must be bytes or a buffer, not list"),
+        (np.array([None]), "data must be an array of numbers, not of object"),
+    ],
+)
+def test_data_that_is_no_bytes(data, message):
+    with pytest.raises(errors.InvalidRequest) as caught:
+        client.run_buffer("sha", data, front_door="/none", fallback="cpu")
+    assert caught.value.code == "INVALID_INPUT"
+    assert caught.value.message == message
+
+
+def test_empty_input_has_a_function_of_its_own():
+    with pytest.raises(errors.InvalidRequest) as caught:
+        client.acc_open("sha", 0)
+    assert caught.value.code == "INVALID_SIZE"
+    assert "for empty input use run_buffer" in caught.value.message
+    output, _ = client.run_buffer(
+        "sha", b"", front_door="/none", fallback="cpu"
+    )
+    assert output == hashlib.sha256().digest()

@@ -209,9 +209,14 @@ def test_bytes_come_back_as_bytes_or_as_many_as_there_are() -> None:
         (
             "frame_sample",
             "run_array() got an unexpected keyword argument 'frame_sample'; "
-            "the parameters of fft are: frame_samples, inverse, norm",
+            "did you mean frame_samples? the parameters of fft are: "
+            "frame_samples, inverse, norm",
         ),
-        ("prioritty", "run_array() got an unexpected keyword argument"),
+        (
+            "prioritty",
+            "run_array() got an unexpected keyword argument 'prioritty'; did"
+            " you mean priority?",
+        ),
     ],
 )
 def test_misspelt_names(name: str, text: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fpgapool import client
 from fpgapool.client import errors
 from fpgapool.client.doors import frontdoor
 
@@ -140,3 +141,21 @@ def test_a_system_directory_belongs_to_the_service_and_is_not_open(
     _look_at(monkeypatch, place)
     monkeypatch.setattr(frontdoor, "SYSTEM_PATH", path)
     assert "is writable by" in _refusal()
+
+
+def test_a_named_place_that_does_not_exist(monkeypatch, tmp_path) -> None:
+    path = tmp_path / "nosock"
+    monkeypatch.setenv("FPGAPOOL_SOCKET", str(path))
+    for ask in (
+        lambda: client.acc_open("sha", 1),
+        client.accelerators,
+        lambda: client.run_buffer("sha", b"data"),
+    ):
+        with pytest.raises(errors.FrontDoorUnavailable) as caught:
+            ask()
+        assert str(caught.value) == (
+            f"FRONT_DOOR_UNAVAILABLE: FPGAPOOL_SOCKET names {path}, which does"
+            " not exist; start fpgapool-allinone, or unset it"
+        )
+        # Nothing was sent, so no log has its ID.
+        assert caught.value.request_id is None

@@ -233,3 +233,19 @@ def test_importing_the_package_loads_no_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("group", "given", "message"),
+    [
+        (None, "fallbck", "options: unknown option 'fallbck'; did you mean "),
+        (None, "params", "options: unknown option 'params'"),
+        ("any", "aplication", "option 'aplication'; did you mean appl"),
+    ],
+)
+def test_options_that_there_are_not(
+    group: str | None, given: str, message: str
+) -> None:
+    estimator = ml.KMeans(2, group=group, options={given: "cpu"})
+    with pytest.raises(TypeError, match=message):
+        estimator.fit(DIGITS[:9])

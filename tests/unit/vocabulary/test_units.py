@@ -40,3 +40,10 @@ def test_bytes(value: float, text: str) -> None:
 )
 def test_seconds(value: float, text: str) -> None:
     assert units.seconds_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 slots"), (1, "1 slot"), (2, "2 slots")]
+)
+def test_numbers_of_things(count: int, text: str) -> None:
+    assert units.count_text(count, "slot") == text

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import difflib
 import hashlib
 import itertools
 import math
@@ -20,6 +19,7 @@ import msgspec
 from fpgapool.sim import errors
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs.traces import rows
+from fpgapool.vocabulary import names as vocabulary
 
 #: A first arrival from here on counts from 1970: this is in 1973.
 _EPOCH_S = 1e8
@@ -180,12 +180,11 @@ def _complete(
     """Return a row with an accelerator and a size."""
     name = row.accelerator or draw(row)
     if name not in peaks_bytes_per_s:
-        close = difflib.get_close_matches(name, peaks_bytes_per_s, 1)
-        hint = f"did you mean {close[0]}? " if close else ""
+        near = vocabulary.hint(name, peaks_bytes_per_s) or ";"
         raise log.wrong(
             row,
             "accelerator",
-            f"unknown accelerator {rows.shown(name)}; {hint}known "
+            f"unknown accelerator {rows.shown(name)}{near} known "
             f"accelerators: {', '.join(sorted(peaks_bytes_per_s))}; give "
             "others a rate: --peak-bytes-per-s NAME=RATE, or "
             "--other-peak-bytes-per-s RATE for all",

@@ -10,13 +10,13 @@ The first line names the columns, in any order: ``arrival_s``, ``host``,
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from collections.abc import Mapping
 
 from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim.inputs.traces import rows
+from fpgapool.vocabulary import names as vocabulary
 
 _SIZE, _RUN = "size_bytes", "run_s"
 _HOST = "host"
@@ -75,10 +75,9 @@ def _check_columns(
         if name in names[:at]:
             refuse(f"duplicate column {rows.shown(name)}")
         if name not in COLUMNS and not renamed:
-            close = difflib.get_close_matches(name, COLUMNS, 1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            near = vocabulary.hint(name, COLUMNS) or ";"
             refuse(
-                f"unknown column {rows.shown(name)}; {hint}known columns: "
+                f"unknown column {rows.shown(name)}{near} known columns: "
                 f"{', '.join(COLUMNS)}; --column NAME={rows.shown(name)} "
                 "gives it one of these names"
             )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fpgapool import client
 from fpgapool.accelerators import base as accelerators
 from fpgapool.accelerators import parameters
 from fpgapool.cmd import dev
@@ -18,6 +19,7 @@ from fpgapool.cmd.developing import answers
 from fpgapool.cmd.developing import checks
 from fpgapool.cmd.developing import making
 from fpgapool.cmd.developing import subjects
+from fpgapool.cmd.developing import trying
 from fpgapool.common import exception
 
 VECTOR = {"input": "00ff", "output": ""}
@@ -48,6 +50,15 @@ def test_files_that_are_missing(
     assert _try(tmp_path / name) == 2
     printed = capsys.readouterr()
     assert (printed.out, reason in printed.err) == ("", True)
+    code = "INVALID_USAGE" if name.endswith(".c") else "FILE_ERROR"
+    assert printed.err.startswith(f"fpgapool-dev: {code}: ")
+    assert "onfiguration" not in printed.err
+
+
+def test_a_time_limit_names_the_option() -> None:
+    told = trying._told(client.OperationTimeout("the limit was exceeded"))
+    assert told.startswith("TIMEOUT: the limit was exceeded; what to do: ")
+    assert "--timeout-s" in told
 
 
 @pytest.fixture

@@ -43,7 +43,16 @@ def directory(
     [
         (["aes", "--key", IV], "unknown option: --key"),
         (["aes", f"--key={IV}"], "unknown option: --key"),
-        (["aes", "a", "b"], "unexpected argument 'b' after FILE"),
+        (
+            ["sha", "--size-byte=1", "a"],
+            "unknown option: --size-byte; did you mean --size-bytes?"
+            " fpgapool-run --help lists the options",
+        ),
+        (["sha", "--qwxz"], "unknown option: --qwxz; fpgapool-run --help"),
+        (
+            ["aes", "a", "b"],
+            "unexpected argument 'b' after FILE: one file at a time",
+        ),
     ],
 )
 def test_what_is_unknown_is_named_without_keys(
@@ -125,6 +134,47 @@ def test_wrong_keys(
     pathlib.Path("key").write_bytes(content)
     assert run.main("aes --key-file key --in a --out b".split()) == 2
     assert "key: not a key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            "aes --key-file long --in a --out b",
+            "--key-file long: longer than 65536 bytes; a key has 16, 24 or 32"
+            " bytes, or twice as many hexadecimal digits",
+        ),
+        (
+            "aes --key-file key --iv-file long --in a --out b",
+            "--iv-file long: longer than 65536 bytes",
+        ),
+        (
+            "x --param-file s=long --in a --out b",
+            "--param-file long: longer than 65536 bytes",
+        ),
+    ],
+)
+def test_files_of_parameters_that_are_too_long(
+    words: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pathlib.Path("key").write_bytes(bytes(16))
+    pathlib.Path("long").write_bytes(bytes(65_537))
+    assert run.main(words.split()) == 2
+    assert capsys.readouterr().err == (
+        f"fpgapool-run: INVALID_USAGE: {told}\n"
+    )
+
+
+def test_output_that_is_a_directory(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pathlib.Path("place").mkdir()
+    words = "copy --in plain --out place --socket none"
+    assert run.main(words.split()) == 2
+    assert capsys.readouterr().err == (
+        "fpgapool-run: INVALID_USAGE: the output place is a directory; --out"
+        " takes a file\n"
+    )
 
 
 def test_missing_key_file(capsys: pytest.CaptureFixture[str]) -> None:
