@@ -37,6 +37,7 @@ from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import schedules
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
 from fpgapool.vocabulary import platforms
 
 #: The default minimum input of a chunk, as in the conductor.
@@ -84,7 +85,9 @@ def make_strategy(
     entry = installed().get(wanted)
     place = f"strategies.{name}"
     if entry is None:
-        reason = f"unknown strategy {wanted!r}; known strategies: "
+        close = names.closest(wanted, sorted(installed()))
+        hint = f"did you mean {close}? " if close else ""
+        reason = f"unknown strategy {wanted!r}; {hint}known strategies: "
         reason += ", ".join(sorted(installed()))
         if name not in known:
             reason += f"; in the scenario: {', '.join(known)}"

@@ -240,6 +240,7 @@ BAD = {
     "--tenant a=1:2": "workload: the board share of tenant 'a'",
     "--tenant a=1:x": "--tenant: a=1:x: must be a number, not x",
     "--strategy best": "unknown strategy 'best'; known strategies: ",
+    "--strategy atuo": "unknown strategy 'atuo'; did you mean auto? known ",
     "--remote-limit -1": "--remote-limit: must be an integer from 0 to",
     "--wait-s-per-byte nan": "--wait-s-per-byte: must be a number of",
     "--trace t.csv": "t.csv: No such file or directory",
