@@ -101,8 +101,9 @@ def test_session_is_like_any_other(nowhere):
     assert session.statistics.input_bytes == 3000
     (view,) = views
     assert (view.state, view.reason) == ("READY", "FRONT_DOOR_UNAVAILABLE")
+    client.acc_close(session)
     with pytest.raises(client.SessionClosed):
-        client.acc_close(session)
+        session.run(1)
 
 
 def test_output_of_another_length(nowhere):
