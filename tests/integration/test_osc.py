@@ -462,6 +462,34 @@ def test_quotas_by_the_names_of_projects(fpga: Command, personas: Any) -> None:
 
 
 @pytest.mark.long
+def test_budgets_by_the_names_of_projects(
+    fpga: Command, personas: Any
+) -> None:
+    """Set by an administrator, seen by a member, and taken back."""
+    name = personas.member.project.name
+    changed = fpga(
+        *("admin", "budget", "set", "--slot-s", "3600", "--period", "day"),
+        *(name, "-f", "json"),
+    )
+    own = fpga("member", "budget", "show", "-f", "json")
+    assert own.document == changed.document
+    assert own.document["period"] == "day"
+    listed = fpga("admin", "budget", "list", "--all-projects", "-f", "json")
+    assert len(listed.document) == 1
+    unknown = fpga("admin", "budget", "set", "--slot-s=7", "reserach")
+    assert (unknown.status, "reserach" in unknown.errors) == (1, True)
+    assert fpga("admin", "budget", "delete", name).status == 0
+    last = fpga("member", "budget", "show")
+    assert (last.status, "no budget" in last.errors) == (1, True)
+
+
+@pytest.mark.long
+def test_the_share_of_a_project(fpga: Command, personas: Any) -> None:
+    share = fpga("member", "share", "show", "-f", "json").document
+    assert share["project_id"] == personas.member.project.id
+
+
+@pytest.mark.long
 def test_usage_of_a_project(
     fpga: Command,
     personas: Any,

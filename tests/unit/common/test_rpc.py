@@ -210,6 +210,18 @@ class _Conductor:
     def set_quota(self, ctxt, project_id, limits):
         return None
 
+    def get_share(self, ctxt, project_id, session_id):
+        return {"project_id": project_id, "session_id": session_id}
+
+    def get_budget(self, ctxt, project_id):
+        return {"project_id": project_id} if project_id == "p1" else None
+
+    def budgets_after(self, ctxt, project_id):
+        return [] if project_id else [{"project_id": "p1"}]
+
+    def set_budget(self, ctxt, project_id, budget):
+        assert (project_id, budget) in (("p1", {"bytes": 1}), ("p1", None))
+
     @messaging.expected_exceptions(exception.NotLeader)
     def pool_summary(self, ctxt):
         raise exception.NotLeader(reason="epoch 3 is over")
@@ -464,6 +476,18 @@ def test_conductor_casts_arrive(serve):
         cast()
         name, _, _ = endpoint.received.get(timeout=WAIT_S)
         assert name == method
+
+
+def test_budgets_and_shares_cross_the_bus(serve):
+    serve(conductor_api.TOPIC, "c1", _Conductor())
+    api = conductor_api.ConductorAPI()
+    assert api.get_share("p1", session_id="s1")["session_id"] == "s1"
+    api.set_budget("p1", {"bytes": 1})
+    api.set_budget("p1", None)
+    assert api.get_budget("p1") == {"project_id": "p1"}
+    assert api.get_budget("p2") is None
+    assert api.budgets_after("") == [{"project_id": "p1"}]
+    assert api.budgets_after("p1") == []
 
 
 def test_findings_cross_the_bus(serve):
