@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib.metadata
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,15 +77,15 @@ class Options:
         :param auth_type: the plug-in whose options are wanted; None, or one
             that is not installed: those that the sample configuration has.
         """
-        from keystoneauth1 import exceptions
         from keystoneauth1 import loading
 
-        try:
-            plugin = loading.get_auth_plugin_conf_options(
-                auth_type or _AUTH_TYPE
-            )
-        except exceptions.NoMatchingPlugin:
-            plugin = loading.get_auth_plugin_conf_options(_AUTH_TYPE)
+        # Looking for one that is not installed would log a warning.
+        installed = importlib.metadata.entry_points(
+            group=loading.PLUGIN_NAMESPACE, name=auth_type or _AUTH_TYPE
+        )
+        plugin = loading.get_auth_plugin_conf_options(
+            auth_type if auth_type and installed else _AUTH_TYPE
+        )
         found = [
             *loading.get_auth_common_conf_options(),
             *loading.get_session_conf_options(),

@@ -247,7 +247,8 @@ def test_the_last_output_outlives_the_session(local_door, aborted):
         front_door=local_door.path,
         timeout_s=breaking.TIMEOUT_S,
     )
-    session.pin[: len(data)] = data
+    pin = session.pin
+    pin[: len(data)] = data
     output = session.run(len(data), timeout_s=breaking.TIMEOUT_S)
     rest = session.pout[1000:]
     if aborted:
@@ -258,7 +259,7 @@ def test_the_last_output_outlives_the_session(local_door, aborted):
     else:
         session.close()
         local_door.slot.agent.wait_result()
-    assert bytes(session.pin[: len(data)]) == bytes(len(data))
+    assert bytes(pin[: len(data)]) == bytes(len(data))
     assert (bytes(output), bytes(rest)) == (data, data[1000:])
 
 
