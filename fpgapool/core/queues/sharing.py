@@ -111,6 +111,7 @@ class Accounts:
         self.round = 0
         self.changed: set[str] = set()
         self.all_changed = 0
+        self._held_back: set[str] = set()
         self._default_limit: int | None = None
         self._limits: dict[str, int | None] = {}
         self._default_priority: int | None = 0
@@ -160,7 +161,20 @@ class Accounts:
         if project is None:
             return False
         limit = self.limit_of(project)
-        return limit is not None and self.sessions(project) >= limit
+        return limit is not None and (
+            self.sessions(project) >= limit or project in self._held_back
+        )
+
+    def hold_back(self, projects: set[str]) -> bool:
+        """Give projects with limits no slots, because a set of theirs waits.
+
+        :returns: whether there are others than before.
+        """
+        changed = projects ^ self._held_back
+        self._held_back = projects
+        for project in changed:
+            self.note_change(project)
+        return bool(changed)
 
     def sessions(self, project: str) -> int:
         """Return the number of slots that a project has."""
