@@ -308,11 +308,12 @@ def _turn_sentences(share: Mapping[str, typing.Any]) -> Iterator[str]:
             + "."
         )
         return
+    beside = share["projects_beside"]
     yield (
         f"Score {score:.2f}: it is its turn"
         + (
-            f", with {share['projects_beside']} other projects"
-            if share["projects_beside"]
+            f", with {units.count_text(beside, 'other project')}"
+            if beside
             else ""
         )
         + ". Others come first when it has used"

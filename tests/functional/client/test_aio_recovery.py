@@ -33,7 +33,7 @@ class Killing:
         self._loop = asyncio.get_running_loop()
         self._asked = asyncio.Event()
         self._went_on = threading.Event()
-        # The library keeps threads for what cannot be done without.
+        # Earlier tests may have left some: the library reuses threads.
         self._kept_threads = set(threading.enumerate())
         self.new_threads: set[str] = set()
         self.killed = False

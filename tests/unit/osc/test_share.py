@@ -66,7 +66,7 @@ def test_whose_turn_it_is() -> None:
     assert said(
         score=0.25, projects_before=0, projects_beside=1, session=None
     )[2:] == [
-        "Score 0.25: it is its turn, with 1 other projects. Others come first"
+        "Score 0.25: it is its turn, with 1 other project. Others come first"
         " when it has used 2 GB."
     ]
 
