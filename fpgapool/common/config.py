@@ -23,6 +23,7 @@ PROJECT = "fpgapool"
 # By default, these loggers log every connection and every statement.
 _QUIET_LOGGERS = [
     "amqp=WARNING",
+    "pyroute2=INFO",
     "oslo_messaging=INFO",
     "oslo.messaging=INFO",
     "alembic=WARNING",

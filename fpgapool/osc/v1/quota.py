@@ -143,6 +143,12 @@ def _change(
         options = ", ".join(map(_option, accounting.QUOTAS))
         raise exceptions.CommandError(f"specify at least one of {options}")
     project_id = _project_id(asked, parsed_args)
+    for resource, limit in limits.items():
+        if limit == 0:
+            asked.note(
+                f"{_option(resource)} 0: the project may have none;"
+                f" {accounting.UNLIMITED} means unlimited"
+            )
     return _table(asked.client.set_quota(project_id, **limits))
 
 

@@ -253,7 +253,7 @@ class ListSessions(base.ListCommand):
     formatters = {"pending_reasons": columns.Sentences}
     derived = {
         "Time": lambda one: _duration(one, time.time()),
-        "Node": _place,
+        "Slot": _place,
         "Why": _reason,
     }
     table = {
@@ -262,10 +262,10 @@ class ListSessions(base.ListCommand):
         "state": "State",
         "Time": "Time",
         "claimed_bytes": "Size",
-        "Node": "Node",
+        "Slot": "Slot",
         "Why": "Reason",
     }
-    added = ("Time", "Node")
+    added = ("Time", "Slot")
     arguments = (
         base.flag(
             "all",

@@ -33,6 +33,7 @@ class ListSlots(base.ListCommand):
         "Slot": "Slot",
         "state": "State",
         "accelerator": "Accelerator",
+        "session_id": "Session ID",
         "id": "ID",
     }
     arguments = (

@@ -475,7 +475,7 @@ def test_sessions_as_people_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert status == 0
     wait = "All slots are in use."
     assert _cells(app) == [
-        ["ID", "Accelerator", "State", "Time", "Size", "Node", "Reason"],
+        ["ID", "Accelerator", "State", "Time", "Size", "Slot", "Reason"],
         [
             "runs",
             "aes",
@@ -501,7 +501,7 @@ def test_sessions_as_programs_read_them(
     row = json.loads(app.stdout.getvalue())[0]
     assert row["Claimed Bytes"] == 1_200_000_000
     assert row["Time"] == pytest.approx(1409.1147627830505, abs=1e-3)
-    assert row["Node"] == "node1/board0.1"
+    assert row["Slot"] == "node1/board0.1"
     app, _ = _sessions(
         monkeypatch,
         *("-f", "value", "-c", "ID", "-c", "Claimed Bytes", "-c", "Time"),

@@ -95,6 +95,17 @@ def test_limits_are_set() -> None:
     assert [row["Limit"] for row in rows] == [5, 10, -1, *[10] * 5]
 
 
+def test_a_limit_of_0_is_explained() -> None:
+    app = app_with({"research": PROJECT_ID})
+    app.client.set_quota.side_effect = lambda project_id, **limits: quota_with(
+        **limits
+    )
+    app.rows(quota.SetQuota, "--sessions=0", "--queued=1", PROJECT_ID)
+    assert app.stderr.getvalue() == (
+        "--sessions 0: the project may have none; -1 means unlimited\n"
+    )
+
+
 def test_limits_are_unset() -> None:
     app = app_with({"research": PROJECT_ID})
     app.client.set_quota.side_effect = lambda project_id, **limits: (
