@@ -438,6 +438,30 @@ def test_library_quotas_and_usage(page: browser.Page, api: Api) -> None:
     assert ONE in {row["Project"] for row in rows}
 
 
+def test_budgets(page: browser.Page, api: Api) -> None:
+    """What is left of a budget, in the list and in a project's view."""
+    page.sign_in("admin", ONE)
+    page.go("Usage")
+    assert "There is no budget." in page.text("main")
+    limits = {"bytes": 10**12, "slot_s": 7200, "period": "week"}
+    api.ask("PUT", f"budgets/{ONE}", ADMIN, {"budget": limits})
+    try:
+        page.go("Library")
+        page.go("Usage")
+        rows = page.wait_rows("Budgets", lambda rows: len(rows) == 2)
+        found = {row["Resource"]: row for row in rows}
+        assert found["Bytes"]["Used"].endswith("of 1.0\u00a0TB")
+        assert found["Slot time"]["Used"].endswith("of 2.0\u00a0h")
+        assert {row["State"] for row in rows} == {"within"}
+        page.choose("scope", "all")
+        page.wait_rows("Budgets", lambda rows: len(rows) == 2)
+        page.visit(f"projects/{ONE}")
+        rows = page.wait_rows("Budgets", lambda rows: len(rows) == 2)
+        assert {row["Project"] for row in rows} == {ONE}
+    finally:
+        api.ask("DELETE", f"budgets/{ONE}", ADMIN)
+
+
 def test_api_that_is_away(page: browser.Page) -> None:
     """The page says so, keeps what it has, and comes back by itself."""
     page.sign_in("eve", ONE)

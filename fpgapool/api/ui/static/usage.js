@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What projects have used, and the limits of the user's project.
+// What projects have used, their budgets, and the limits of the user's
+// project.
 
 import * as api from "./api.js";
-import { bytes, make, seconds, setText, Table } from "./dom.js";
+import { bytes, make, seconds, setBar, setText, Table } from "./dom.js";
 import { setAccelerator, setProject } from "./sessions.js";
 
 const MOST = 200;
@@ -71,6 +72,45 @@ function limits({ quota }) {
     .map(([name, one]) => ({ name, ...one }));
 }
 
+// What budgets limit: its name for people, and how they read an amount.
+const RESOURCES = {
+  slot_s: ["Slot time", seconds],
+  bytes: ["Bytes", bytes],
+  energy_j: ["Energy", energy],
+};
+
+function budgetRow(budget, name) {
+  const [resource, text] = RESOURCES[name];
+  const { limit: amount, carried, left } = budget[name];
+  return { budget, resource, text, left: Math.max(left, 0),
+    whole: amount + carried, id: `${budget.project_id} ${name}` };
+}
+
+function setUsed(cell, one) {
+  const used = one.whole - one.left;
+  setBar(cell, used, one.whole,
+    `${one.text(used)} of ${one.text(one.whole)}`);
+}
+
+function budgetTable() {
+  return new Table("Budgets", [
+    { label: "Project", set: (cell, one) =>
+      setProject(cell, one.budget.project_id) },
+    { label: "Resource", short: (one) => one.resource },
+    { label: "Used", set: setUsed },
+    { label: "Left", short: (one) => one.text(one.left) },
+    { label: "State", short: (one) => one.budget.state },
+    { label: "Refills (UTC)", short: (one) => one.budget.refills },
+  ], (one) => one.id, "There is no budget.");
+}
+
+// Return a row for each resource that a budget limits.
+function budgetRows({ items }) {
+  return items.flatMap((budget) => Object.keys(RESOURCES)
+    .filter((name) => budget[name] !== null)
+    .map((name) => budgetRow(budget, name)));
+}
+
 function periods(id, onChange) {
   const element = make("select", { id },
     ...Object.entries(PERIODS).map(([value, [label]]) =>
@@ -108,21 +148,26 @@ export class Usage extends View {
     this.scope = scope;
     this.projects = usageTable("Usage by project", { label: "Project",
       set: (cell, one) => setProject(cell, one.project_id) });
+    this.budgets = budgetTable();
     this.limits = limitTable();
     this.element = make("div", {}, make("h2", {}, "Usage"), this.form,
       this.note, this.projects.element,
+      make("h2", {}, "Budgets"), this.budgets.element,
       make("h2", {}, "Quotas of your project"),
       this.limits.element);
   }
 
   async refresh() {
-    const [usage, quotas] = await Promise.all([
-      api.pages("usage", { ...this.scope(), group_by: "project",
+    const scope = this.scope();
+    const [usage, budgets, quotas] = await Promise.all([
+      api.pages("usage", { ...scope, group_by: "project",
         start: this.start(), limit: MOST }, MOST),
+      api.pages("budgets", { ...scope, limit: MOST }, MOST, "project_id"),
       api.get("quotas")]);
     this.projects.show(usage.items);
+    this.budgets.show(budgetRows(budgets));
     this.limits.show(limits(quotas));
-    setText(this.note, usage.isCut
+    setText(this.note, usage.isCut || budgets.isCut
       ? `Only the first ${MOST} projects are shown.` : "");
   }
 }
@@ -139,10 +184,12 @@ export class Project extends View {
       set: (cell, one) => setAccelerator(cell, one.accelerator) });
     this.days = usageTable("Usage by day", { label: "Day (UTC)",
       short: (one) => one.day });
+    this.budgets = budgetTable();
     this.limits = limitTable();
     this.element = make("div", {}, this.heading, this.form, this.note,
       make("h3", {}, "By accelerator"), this.accelerators.element,
       make("h3", {}, "By day"), this.days.element,
+      make("h3", {}, "Budget"), this.budgets.element,
       make("h3", {}, "Quotas"), this.limits.element);
   }
 
@@ -151,22 +198,26 @@ export class Project extends View {
     setText(this.heading, `Project ${id}`);
     this.accelerators.show([]);
     this.days.show([]);
+    this.budgets.show([]);
     this.limits.show([]);
   }
 
   async refresh() {
     const id = this.id;
-    const query = { project_id: id, start: this.start(), limit: MOST,
+    const scope = { project_id: id, limit: MOST,
       ...(this.seesAll ? { all_projects: true } : {}) };
-    const [accelerators, days, quotas] = await Promise.all([
+    const query = { ...scope, start: this.start() };
+    const [accelerators, days, budgets, quotas] = await Promise.all([
       api.pages("usage", { ...query, group_by: "accelerator" }, MOST),
       api.pages("usage", { ...query, group_by: "day" }, MOST),
+      api.pages("budgets", scope, MOST, "project_id"),
       api.get(`quotas/${encodeURIComponent(id)}`)]);
     if (id !== this.id) {
       return;
     }
     this.accelerators.show(accelerators.items);
     this.days.show(days.items.reverse());
+    this.budgets.show(budgetRows(budgets));
     this.limits.show(limits(quotas));
   }
 }
