@@ -26,6 +26,7 @@ from fpgapool.core import strategy as strategy_api
 from fpgapool.core.queues import overruns
 from fpgapool.core.queues import sharing
 from fpgapool.core.rules import preemption
+from fpgapool.sim import budgets
 from fpgapool.sim import errors
 from fpgapool.sim import models
 from fpgapool.sim import power_caps
@@ -157,7 +158,12 @@ def run(
             "preemption requires --engine fluid",
         )
     _check_leaving(scenario, engine, source)
-    if fair_share or preempts or any(job.priority for job in scenario.jobs):
+    if (
+        fair_share
+        or preempts
+        or scenario.budgets
+        or any(job.priority for job in scenario.jobs)
+    ):
         strategy = shared.SharedStrategy(
             strategy,
             sharing.ShareOptions(fair_share),
@@ -343,6 +349,9 @@ class _Simulation:
         for slot in self._slots[scenario.group_slots :]:
             self._for_jobs.setdefault(slot.host, []).append(slot)
         self._host_changes = _host_changes(scenario.outages)
+        self._budgets: budgets.Budgets | None = None
+        if scenario.budgets:
+            self._budgets = budgets.Budgets(scenario.budgets)
         self._quantum_bytes = quantum_bytes
         # This limit is never reached, but without one, tenants would have no
         # lanes with priorities.
@@ -393,6 +402,8 @@ class _Simulation:
                 batch += self._programmed_slots(now)
             if self._host_changes:
                 batch += self._change_hosts(now)
+            if self._budgets is not None:
+                batch += self._budgets.changes(now)
             while self._arrival_s <= now:
                 batch.append(self._arrive())
             if self._wake_s <= now:
@@ -418,8 +429,16 @@ class _Simulation:
     def _goes_on(self) -> bool:
         return bool(self._programming) or (
             bool(self.waiting)
-            and (self._wake_s < math.inf or bool(self._host_changes))
+            and (
+                self._wake_s < math.inf
+                or bool(self._host_changes)
+                or self._budget_s() < math.inf
+            )
         )
+
+    def _budget_s(self) -> float:
+        """Return when a budget is used up or refills next."""
+        return math.inf if self._budgets is None else self._budgets.next_s()
 
     def _next_s(self) -> float:
         """Return the time of the next events outside the engine.
@@ -435,13 +454,16 @@ class _Simulation:
             host_s = self._host_changes[-1].time_s
             if host_s < first_s:
                 first_s = host_s
+        budget_s = self._budget_s()
+        if budget_s < first_s:
+            first_s = budget_s
         if arrival_s < first_s:
             first_s = arrival_s
         elif first_s == math.inf:
             return first_s
         last_s = first_s
         end_s = first_s + instants.tolerance_s(first_s)
-        for time_s in (wake_s, ready_s, host_s):
+        for time_s in (wake_s, ready_s, host_s, budget_s):
             if last_s < time_s <= end_s:
                 last_s = time_s
         at = self._come
@@ -488,6 +510,13 @@ class _Simulation:
         self, number: int, held: _Holding, now: float
     ) -> events.Event:
         slot, job = self._slots[number], held.job
+        if self._budgets is not None:
+            self._charge(
+                number,
+                job,
+                now,
+                job.size_bytes - self._stays_bytes.get(job.id, 0),
+            )
         self._holdings[number] = None
         self._working -= 1
         del self._claims[job.id]
@@ -615,6 +644,8 @@ class _Simulation:
             held.done_bytes += int(held.piece_bytes - left_bytes)
         job = held.job
         done_bytes = held.done_bytes - self._stays_bytes.get(job.id, 0)
+        if self._budgets is not None:
+            self._charge(number, job, now, done_bytes)
         self._stays.setdefault(job.id, []).append(
             schedules.Stay(
                 slot.host, slot.place, held.start_s, now, done_bytes, lost
@@ -625,6 +656,20 @@ class _Simulation:
         self._working -= 1
         self.waiting[job.id] = job
         return held
+
+    def _charge(
+        self,
+        number: int,
+        job: scenarios.JobSpec,
+        now: float,
+        input_bytes: float,
+    ) -> None:
+        """Charge the budget of a job's tenant when it leaves a slot."""
+        assert self._budgets is not None
+        ratio = self._profiles[job.accelerator].return_ratio
+        self._budgets.release(
+            job.tenant, number, now, input_bytes * (1 + ratio)
+        )
 
     def _change_hosts(self, now: float) -> Iterator[events.Event]:
         """Take hosts down, and bring them back."""
@@ -650,6 +695,8 @@ class _Simulation:
             held = self._holdings[number]
             if number in programmed:
                 assert held is not None
+                if self._budgets is not None:
+                    self._charge(number, held.job, now, 0.0)
                 self._holdings[number] = None
                 self.waiting[held.job.id] = held.job
             elif held is not None:
@@ -672,6 +719,8 @@ class _Simulation:
             self._quantum_of(number, job),
         )
         self._holdings[number] = held
+        if self._budgets is not None:
+            self._budgets.hold(job.tenant, number, now)
         programming_s = self._cluster.reconfiguration_s
         accelerator = job.accelerator
         if programming_s and self._programmed[number] != accelerator:

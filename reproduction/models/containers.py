@@ -527,6 +527,7 @@ def _check_cluster(scenario: scenarios.Scenario, source: str) -> None:
         ("cluster.power.host_cap_w", power and power.host_cap_w),
         ("groups", scenario.groups),
         ("max_priorities", scenario.max_priorities),
+        ("budgets", scenario.budgets),
     ):
         if value not in (None, (), {}):
             raise errors.InputError(

@@ -88,6 +88,7 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
         ("cluster.power.host_cap_w", power and power.host_cap_w is not None),
         ("groups", scenario.groups),
         ("max_priorities", scenario.max_priorities),
+        ("budgets", scenario.budgets),
     ]
     refused += [
         (

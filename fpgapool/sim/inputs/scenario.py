@@ -431,6 +431,25 @@ class Outage(_Record, frozen=True, gc=False):
     end_s: _Time | None = None
 
 
+class Budget(_Record, frozen=True):
+    """How much a tenant may use in a period; see :mod:`..budgets`.
+
+    At least one of the limits must be given.
+
+    :ivar slot_s: seconds for which its jobs hold slots.
+    :ivar bytes: input and output of its jobs, counted when they leave slots.
+    :ivar action: what happens when nothing is left: its jobs wait until the
+        budget refills, or get only slots that no other tenant takes.
+    :ivar carry_over: whether what is left can be used in the next period.
+    """
+
+    period_s: _Span
+    slot_s: _Positive | None = None
+    bytes: _Bytes | None = None
+    action: typing.Literal["refuse", "idle_only"] = "refuse"
+    carry_over: bool = False
+
+
 class Scenario(_Record, frozen=True):
     """The whole content of a scenario file.
 
@@ -441,6 +460,7 @@ class Scenario(_Record, frozen=True):
     :ivar max_priorities: by tenant, the highest priority of its jobs that
         counts against other tenants; 0 for tenants that are not listed.
     :ivar outages: those of one host do not overlap.
+    :ivar budgets: by tenant.
     """
 
     format: typing.Literal["fpgapool-scenario/1"]
@@ -456,6 +476,7 @@ class Scenario(_Record, frozen=True):
     outages: typing.Annotated[
         tuple[Outage, ...], msgspec.Meta(max_length=MAX_OUTAGES)
     ] = ()
+    budgets: dict[str, Budget] = {}
 
     @property
     def slot_count(self) -> int:

@@ -266,6 +266,7 @@ def _problems(scenario: scenarios.Scenario) -> _Problems:
     yield from _problems_of_jobs(scenario)
     yield from _problems_of_models(scenario)
     yield from _problems_of_outages(scenario)
+    yield from _problems_of_budgets(scenario)
 
 
 def _problems_of_cluster(cluster: scenarios.Cluster) -> _Problems:
@@ -366,13 +367,31 @@ def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:
                     )
 
 
-def _problems_of_outages(scenario: scenarios.Scenario) -> _Problems:
-    if not scenario.outages:
-        return
+def _combination(scenario: scenarios.Scenario, name: str) -> _Problems:
+    """Yield why jobs alone, and slots alone, can have what a member says."""
     member = models.member_of(scenario.cluster)
     if scenario.groups or member is not None:
         other = "groups" if member is None else f"cluster.{member}"
-        yield "outages", f"cannot be combined with {other}"
+        yield name, f"cannot be combined with {other}"
+
+
+def _problems_of_budgets(scenario: scenarios.Scenario) -> _Problems:
+    if not scenario.budgets:
+        return
+    yield from _combination(scenario, "budgets")
+    tenants = {job.tenant for job in scenario.jobs}
+    for tenant, budget in scenario.budgets.items():
+        place = f"budgets.{tenant}"
+        if budget.slot_s is None and budget.bytes is None:
+            yield place, "needs slot_s or bytes"
+        if tenant not in tenants:
+            yield place, f"no job is of the tenant {tenant!r}"
+
+
+def _problems_of_outages(scenario: scenarios.Scenario) -> _Problems:
+    if not scenario.outages:
+        return
+    yield from _combination(scenario, "outages")
     boards = set(scenario.cluster.fpga_hosts)
     last_ends_s: dict[int, float] = {}
     for at, outage in sorted(
