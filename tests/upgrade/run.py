@@ -154,6 +154,8 @@ class Run:
         #: What does not hold.
         self.problems: list[str] = []
         self._judged = self._judged_batches = 0
+        # When each step began, and its title.
+        self._steps: list[tuple[float, str]] = []
 
     def play(self) -> None:
         """Do all of it; what does not hold is in :attr:`problems`."""
@@ -256,6 +258,7 @@ class Run:
 
     def _step(self, title: str, action: Callable[[], None]) -> None:
         begin_s = time.monotonic()
+        self._steps.append((begin_s, title))
         pieces = [one.pieces for one in self._witnesses]
         action()
         seconds = time.monotonic() - begin_s
@@ -301,9 +304,6 @@ class Run:
 
     def _judge(self, title: str) -> list[clients.Outcome]:
         """Judge what has ended since the last time, and return it."""
-        documented = set[str]().union(
-            *(found for kind, found in DOCUMENTED.items() if kind in title)
-        )
         outcomes = self._crowd.outcomes()[self._judged :]
         self._judged += len(outcomes)
         batches = self._crowd.batches()[self._judged_batches :]
@@ -321,11 +321,26 @@ class Run:
             *(
                 f"refused: {one}"
                 for one in (*filter(measure.was_refused, outcomes), *batches)
-                if one.code and one.code not in documented
+                if one.code and one.code not in self._documented(one)
             ),
         ):
             self._problem(f"{title}: {problem}")
         return outcomes
+
+    def _documented(self, one: clients.Outcome | grouptasks.Batch) -> set[str]:
+        """Return the codes with which a request may be refused.
+
+        A call that a conductor takes with it ends seconds later, when its
+        caller's time is over, and so perhaps in the next step.
+        """
+        found = set[str]()
+        for begin_s, title in reversed(self._steps):
+            for kind, documented in DOCUMENTED.items():
+                if kind in title:
+                    found |= documented
+            if begin_s <= one.started_s:
+                break
+        return found
 
     def _finish(self) -> None:
         """Bring everything to its end, and compare who says what."""
