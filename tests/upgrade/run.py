@@ -308,6 +308,10 @@ class Run:
         self._judged += len(outcomes)
         batches = self._crowd.batches()[self._judged_batches :]
         self._judged_batches += len(batches)
+        tried: list[clients.Outcome | grouptasks.Batch] = [
+            *filter(measure.was_refused, outcomes),
+            *batches,
+        ]
         for problem in (
             *self._crowd.take_bugs(),
             *judge.wrong(outcomes),
@@ -320,7 +324,7 @@ class Run:
             ),
             *(
                 f"refused: {one}"
-                for one in (*filter(measure.was_refused, outcomes), *batches)
+                for one in tried
                 if one.code and one.code not in self._documented(one)
             ),
         ):
