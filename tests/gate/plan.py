@@ -36,7 +36,7 @@ APART = (
 )
 
 #: What the simulator of whole pools plays: about a minute.
-WORLD = ("--kept", "--bugs", "--seeds=1:12")
+WORLD = ("--kept", "--bugs", "--seeds=1:8")
 
 
 class State(enum.Enum):

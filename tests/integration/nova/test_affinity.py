@@ -160,6 +160,7 @@ def place(
     return collections.Counter(map(harness.host_number, servers))
 
 
+@pytest.mark.long
 def test_preferred_fills_hosts_with_boards_first(
     api: Api, compute: harness.Compute, image_id: str
 ) -> None:

@@ -39,6 +39,7 @@ def make(name: str, tmp_path: pathlib.Path, simulate: Simulate) -> str:
     return said
 
 
+@pytest.mark.long
 def test_a_group_adds_a_constant(
     tmp_path: pathlib.Path, simulate: Simulate
 ) -> None:
@@ -55,6 +56,7 @@ def test_time_per_task_over_the_size(
     assert "steady from 2, 3, 6 slots on" in said
 
 
+@pytest.mark.long
 def test_three_deadlines(tmp_path: pathlib.Path, simulate: Simulate) -> None:
     said = make("goals3", tmp_path, simulate)
     assert "on goals: what the paper says holds." in said
@@ -147,6 +149,7 @@ def test_accounts_of_a_load_are_complete() -> None:
     )
 
 
+@pytest.mark.long
 def test_mixes(
     tmp_path: pathlib.Path,
     simulate: Simulate,

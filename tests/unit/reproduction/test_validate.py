@@ -210,6 +210,7 @@ def rows_of(path: pathlib.Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.long
 def test_all_modes(
     real: Real, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
