@@ -39,6 +39,7 @@ html_sidebars = {
 html_copy_source = False
 html_static_path = ["static"]
 html_css_files = ["cards.css", "pictures.css", "tables.css"]
+html_js_files = [("search.js", {"defer": "defer"})]
 templates_path = ["templates"]
 
 # Writes static/fpgapool.conf.sample.

@@ -81,6 +81,8 @@ def open_page(
 
     At the end nothing has broken in it.
     """
+    # What broke before is not this page's.
+    driver.get_log("browser")
     opened: list[browser.Page] = []
 
     def make(url: str) -> browser.Page:

@@ -345,6 +345,13 @@ class ListCommand(Command, command.Lister):
         if parsed_args.long:
             more = headings(self.described, listed=False) | self.more_columns
             shown |= {k: v for k, v in more.items() if k not in shown}
+        # Tables and programs have other headings; --column takes both.
+        for known in (self.table, headings(self.described, listed=True)):
+            shown |= {
+                name: heading
+                for name, heading in known.items()
+                if heading in set(parsed_args.columns) - {*shown.values()}
+            }
         # The service's limit applies to each page, not to the whole list.
         members = itertools.islice(
             self.members(parsed_args, query), parsed_args.limit

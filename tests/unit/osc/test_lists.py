@@ -127,6 +127,23 @@ def test_tables(
 
 
 @every_list
+@pytest.mark.parametrize("formatter", ["table", "value"])
+def test_columns_have_the_names_of_tables_and_of_programs(
+    class_: type[base.ListCommand], resource: Any, schema: Any, formatter: str
+) -> None:
+    one = sdk_fakes.generate_fake_resource(resource)
+    if class_ is session.ListSessions:
+        one.pending_reasons = []
+    described = base.headings(class_.described, listed=True)
+    for heading in {*class_.table.values(), *described.values()}:
+        app = fakes.App()
+        _calls(app, class_).side_effect = lambda **_: iter([one])
+        assert app.run(class_, "-f", formatter, "-c", heading) == 0
+        if formatter == "table":
+            assert f"| {heading} " in app.stdout.getvalue()
+
+
+@every_list
 def test_order(
     class_: type[base.ListCommand], resource: Any, schema: Any
 ) -> None:
