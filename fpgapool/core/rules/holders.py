@@ -42,6 +42,7 @@ from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
 from fpgapool.core.rules import admission
 from fpgapool.core.rules import members
+from fpgapool.core.rules import session_sets
 from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
 
@@ -61,6 +62,7 @@ class Holders:
         view: pool_view.PoolView,
         queue: admission.Admission,
         group_members: members.Members,
+        sets: session_sets.SessionSets,
         outcome: instructions.Outcome,
     ) -> None:
         self._view = view
@@ -69,6 +71,8 @@ class Holders:
         self._reservations = view.reservations
         self._queue = queue
         self._members = group_members
+        self._sets = sets
+        self._in_sets = sets.of_job
         self._outcome = outcome
         self.overdrawn: set[model.SlotId] = set()
         #: Holders that leave soon, by slot.
@@ -195,12 +199,15 @@ class Holders:
             hold.phase = _ACTIVE
             if before is _PREPARING:
                 self._members.ready(hold, hold.group_id)
+        if self._in_sets and self._is_in_set(hold):
+            return
         if phase is _READY and not hold.revoked and hold.record is not None:
-            self._outcome.output.append(
-                instructions.Grant(
-                    hold.slot_id, hold.record.job.id, hold.generation
-                )
-            )
+            self._grant(hold, hold.record)
+
+    def _grant(self, hold: slots.Hold, record: queued.JobRecord) -> None:
+        self._outcome.output.append(
+            instructions.Grant(hold.slot_id, record.job.id, hold.generation)
+        )
 
     def on_progress(self, event: events.Progress) -> None:
         hold = self.current(event.slot_id, event.generation)
@@ -254,6 +261,10 @@ class Holders:
         if record is None:
             self._queue.yielding.pop(event.job_id, None)
             return
+        one = self._in_sets.get(event.job_id)
+        if one is not None and not one.is_starting:
+            self._sets.cancel(one, event.job_id)
+            return
         if record.slot_id is None:
             self._queue.withdraw(record)
             self._queue.forget(event.job_id)
@@ -261,6 +272,8 @@ class Holders:
         hold = self._of(record)
         if not hold.revoked:
             self._revoke(hold, record, event.reason)
+        if one is not None:
+            self._dissolve(one)
 
     def on_job_moved(self, event: events.JobMoved) -> None:
         """Count a job as from another host, whether it waits or has a slot."""
@@ -328,6 +341,58 @@ class Holders:
         if hold.slot is not None:
             self._view.put_flow(record.job, hold.slot)
 
+    # -- sets ------------------------------------------------------------
+
+    def pass_turn(self, hold: slots.Hold) -> None:
+        """Take a slot back from a set's leader in the pass that gave it."""
+        # What the slot contains has not changed.
+        hold.phase = _READY
+        self._release(hold)
+        assert hold.record is not None
+        self._sets.take_turn(hold.record)
+
+    def _is_in_set(self, hold: slots.Hold) -> bool:
+        """Return whether a slot is of a starting set.
+
+        If all slots of the set are ready, they are granted.
+        """
+        record = hold.record
+        one = None if record is None else self._in_sets.get(record.job.id)
+        if one is not None:
+            self._grant_set(one)
+        return one is not None
+
+    def _grant_set(self, one: session_sets.SessionSet) -> None:
+        held = [self._of(record) for record in one.records]
+        if any(hold.phase is _PREPARING for hold in held):
+            return
+        self._sets.let_go(one)
+        for hold, record in zip(held, one.records, strict=True):
+            if hold.phase is _READY and not hold.revoked:
+                self._grant(hold, record)
+
+    def _dissolve(self, one: session_sets.SessionSet) -> None:
+        """Reject what is left of a starting set, of which one has ended."""
+        self._sets.let_go(one)
+        for record in one.records:
+            if record.job.id not in self._records:
+                continue
+            hold = self._of(record)
+            if not hold.revoked:
+                self._release(hold)
+                self._sets.reject_other(record.job.id)
+
+    def _give_back(
+        self, one: session_sets.SessionSet, lost: slots.Hold, reason: str
+    ) -> None:
+        """Take all slots back from a starting set, which lost one."""
+        for record in one.records:
+            hold = self._of(record)
+            self._release(hold)
+            why = reason if hold is lost else session_sets.SET_INCOMPLETE
+            self._report_requeue(hold, record, why)
+        self._sets.wait_again(one)
+
     # -- losing slots ----------------------------------------------------
 
     def lose(self, hold: slots.Hold) -> None:
@@ -352,6 +417,9 @@ class Holders:
         """
         record = hold.record
         if record is None or hold.revoked:
+            return
+        if self._slots.assignments.get(hold.slot_id) is not hold:
+            # Its set has given it back already.
             return
         if hold.slot is None or not hold.slot.host.up:
             return
@@ -404,7 +472,9 @@ class Holders:
         """Return whether a waiting job would get a project's slot if freed."""
         if slot.reserved_for is not None:
             return slot.is_usable and self._reservations.is_wanted(slot)
-        return slot.up and any(
+        if not slot.up:
+            return False
+        return self._sets.fits(slot.id, slot.shape) or any(
             group.first() is not None
             and group.fits(slot.id, slot.shape)
             and (
@@ -433,6 +503,10 @@ class Holders:
     def _requeue(
         self, hold: slots.Hold, record: queued.JobRecord, reason: str
     ) -> None:
+        one = self._in_sets.get(record.job.id)
+        if one is not None:
+            self._give_back(one, hold, reason)
+            return
         self._release(hold)
         if self._queue.enqueue(record):
             if hold.group_id is not None:
@@ -451,6 +525,10 @@ class Holders:
         self._release(hold)
         if hold.record is not None:
             self._queue.forget(hold.record.job.id)
+            if self._in_sets:
+                one = self._in_sets.get(hold.record.job.id)
+                if one is not None:
+                    self._dissolve(one)
 
     def _release(self, hold: slots.Hold) -> None:
         if self._leaves(hold):
