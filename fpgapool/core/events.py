@@ -234,8 +234,8 @@ class JobSubmitted(Event):
         which is already paid for; None: nothing has been paid.
     :param yields: whether the job gave up its slot for others: it is queued
         only after the pass that serves them.
-    :param is_known: whether an earlier leader had admitted it: its set is not
-        checked again, while the hosts are not up yet.
+    :param is_known: whether the pool may have slots that this state does not
+        know: its set is not rejected because there are too few of them.
     """
 
     batch_order = 1

@@ -213,6 +213,11 @@ class PoolState:
         """
         return self._strategy.key(job)
 
+    @property
+    def sets(self) -> session_sets.SessionSets:
+        """The sets of jobs that have not started."""
+        return self._sets
+
     def queue_position(self, job_id: model.JobId) -> int:
         """Return the number of waiting jobs before this one.
 
@@ -241,9 +246,7 @@ class PoolState:
         if one is not None and not one.is_starting:
             record = one.leader
             if record.group is None:
-                return model.Status(
-                    model.Verdict.NOT_NOW, (session_sets.SET_WAITS,)
-                )
+                return model.Status(model.Verdict.NOT_NOW, (codes.SET_WAITS,))
         if record.group is None:
             return model.Status(model.Verdict.OK)
         return model.Status(
@@ -406,9 +409,10 @@ class PoolState:
         if self._preemption.promised:
             while turn := self._program(self._preemption.serve()):
                 self._holders.pass_turn(turn)
-        self._assign_all()
-        if view.accounts is not None and view.accounts.turns:
-            self._assign_last(view.accounts)
+        if self._in_sets or jobs.count:
+            self._assign_all()
+            if view.accounts is not None and view.accounts.turns:
+                self._assign_last(view.accounts)
         self._outcome.pass_due = False
         self._look_s = self._next_look_s()
         jobs.look_s = math.inf

@@ -16,8 +16,8 @@ from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import state
 from fpgapool.core.queues import sharing
-from fpgapool.core.rules import session_sets
 from fpgapool.strategies import shared
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.harness import pool_invariants
 from tests.property import small_pools
@@ -169,7 +169,7 @@ def test_all_or_none(name: str, seed: int) -> None:
     assert life.sets
     # Only what can never be was refused.
     assert life.began_s.keys() ^ life.rejected.keys() == life.arrived_s.keys()
-    assert set(life.rejected.values()) <= {session_sets.SET_IMPOSSIBLE}
+    assert set(life.rejected.values()) <= {codes.SET_IMPOSSIBLE}
     for ids in life.sets:
         assert len({life.began_s.get(i) for i in ids}) == 1
 

@@ -144,6 +144,8 @@ class Holders:
             self._view.put_flow(job, slot)
         if job.group_id is not None:
             self._members.take_over(hold, job.group_id)
+        if job.together is not None:
+            self._sets.restore(record, job.together)
 
     def on_test_requested(self, event: events.TestRequested) -> None:
         """Give a slot to a self-test.
@@ -185,7 +187,15 @@ class Holders:
         phase = _PHASE_MOVES[type(event)].get(before)
         if phase is None:
             return
-        hold.phase = phase
+        if self._in_sets and before is _PREPARING and hold.record is not None:
+            one = self._in_sets.get(hold.record.job.id)
+            if one is not None:
+                self._note_ready(one, hold)
+                return
+        self._enter(hold, phase)
+
+    def _enter(self, hold: slots.Hold, phase: model.Phase) -> None:
+        before, hold.phase = hold.phase, phase
         # The SlotReady event may be late or lost.
         if before is _PREPARING and hold.slot is not None:
             hold.slot.programmed = hold.accelerator
@@ -199,15 +209,12 @@ class Holders:
             hold.phase = _ACTIVE
             if before is _PREPARING:
                 self._members.ready(hold, hold.group_id)
-        if self._in_sets and self._is_in_set(hold):
-            return
         if phase is _READY and not hold.revoked and hold.record is not None:
-            self._grant(hold, hold.record)
-
-    def _grant(self, hold: slots.Hold, record: queued.JobRecord) -> None:
-        self._outcome.output.append(
-            instructions.Grant(hold.slot_id, record.job.id, hold.generation)
-        )
+            self._outcome.output.append(
+                instructions.Grant(
+                    hold.slot_id, hold.record.job.id, hold.generation
+                )
+            )
 
     def on_progress(self, event: events.Progress) -> None:
         hold = self.current(event.slot_id, event.generation)
@@ -351,25 +358,19 @@ class Holders:
         assert hold.record is not None
         self._sets.take_turn(hold.record)
 
-    def _is_in_set(self, hold: slots.Hold) -> bool:
-        """Return whether a slot is of a starting set.
+    def _note_ready(
+        self, one: session_sets.SessionSet, ready: slots.Hold
+    ) -> None:
+        """Note that a slot of a starting set is ready.
 
-        If all slots of the set are ready, they are granted.
+        With the last one, all are: a client must not connect to a slot that
+        its set may give back.
         """
-        record = hold.record
-        one = None if record is None else self._in_sets.get(record.job.id)
-        if one is not None:
-            self._grant_set(one)
-        return one is not None
-
-    def _grant_set(self, one: session_sets.SessionSet) -> None:
-        held = [self._of(record) for record in one.records]
-        if any(hold.phase is _PREPARING for hold in held):
-            return
-        self._sets.let_go(one)
-        for hold, record in zip(held, one.records, strict=True):
-            if hold.phase is _READY and not hold.revoked:
-                self._grant(hold, record)
+        one.ready.add(ready.slot_id)
+        if len(one.ready) == len(one.records):
+            self._sets.started(one)
+            for record in one.records:
+                self._enter(self._of(record), _READY)
 
     def _dissolve(self, one: session_sets.SessionSet) -> None:
         """Reject what is left of a starting set, of which one has ended."""
@@ -389,7 +390,7 @@ class Holders:
         for record in one.records:
             hold = self._of(record)
             self._release(hold)
-            why = reason if hold is lost else session_sets.SET_INCOMPLETE
+            why = reason if hold is lost else codes.SET_INCOMPLETE
             self._report_requeue(hold, record, why)
         self._sets.wait_again(one)
 

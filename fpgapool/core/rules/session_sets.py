@@ -20,6 +20,7 @@ then are they granted. If one is lost before, the set gives all of them back
 and is due again, before the others. Afterwards each session is on its own.
 """
 
+import collections
 import contextlib
 import dataclasses
 import itertools
@@ -38,14 +39,6 @@ from fpgapool.core.topology import seats
 from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
-
-#: Why a job waits: jobs of its set are missing, or slots for some of them.
-SET_WAITS = "SET_WAITS"
-#: Another job of the set was not submitted, left, or lost its slot before all
-#: slots were granted.
-SET_INCOMPLETE = "SET_INCOMPLETE"
-#: The pool, or the project's limit, can never hold all jobs of the set.
-SET_IMPOSSIBLE = "SET_IMPOSSIBLE"
 
 #: Time within which all jobs of a set must be submitted.
 GATHER_S = 30.0
@@ -67,6 +60,8 @@ class SessionSet:
     :ivar waits_until_s: the first end of a ``wait_timeout_s`` of its jobs.
     :ivar area: the board or host for which it collected last.
     :ivar able: the areas whose usable slots could hold it.
+    :ivar ready: those of its slots that are ready.
+    :ivar lacking: how many of its jobs have not been submitted.
     """
 
     def __init__(self, first: model.Job, together: model.Together) -> None:
@@ -74,9 +69,13 @@ class SessionSet:
         self.key = first.project, together.set_id
         self.number = first.id
         self.records: list[queued.JobRecord] = []
+        # As they were submitted.
+        self.jobs: dict[model.JobId, model.Job] = {}
         self.limit_s = self.waits_until_s = math.inf
         self.area: int | None = None
         self.able: abc.Collection[int] = ()
+        self.ready: set[model.SlotId] = set()
+        self.lacking = together.size
 
     @property
     def leader(self) -> queued.JobRecord:
@@ -97,6 +96,8 @@ class SessionSets:
     :ivar due: the sets whose turn has come, in that order; a dict as an
         ordered set.
     :ivar next_s: when the first set is rejected; infinite if none is.
+    :ivar to_come: by project, how many jobs of its sets have not been
+        submitted.
     """
 
     def __init__(
@@ -113,7 +114,9 @@ class SessionSets:
         self.leading: dict[model.JobId, SessionSet] = {}
         self.due: dict[SessionSet, None] = {}
         self.next_s = math.inf
+        self.to_come = collections.Counter[str]()
         self._limits = ordered.Timers()
+        self._of_key: dict[tuple[str, str], SessionSet] = {}
         self._of_number: dict[model.JobId, SessionSet] = {}
         self._gathering: dict[tuple[str, str], SessionSet] = {}
         self._withheld: list[slots.Slot] = []
@@ -125,28 +128,42 @@ class SessionSets:
 
     # -- coming and going --------------------------------------------------
 
+    def find(self, project: str, set_id: str) -> SessionSet | None:
+        """Return a set that has not started."""
+        return self._of_key.get((project, set_id))
+
+    def clash(self, project: str, together: model.Together) -> str | None:
+        """Return why a set can have no further job; None: it can."""
+        one = self.find(project, together.set_id)
+        if one is None:
+            return None
+        if one.together != together:
+            return (
+                f"the other sessions of set {together.set_id} say that it has"
+                f" {_described(one.together)}, not {_described(together)}"
+            )
+        if not one.lacking:
+            return (
+                f"set {together.set_id} has all its {together.size} sessions"
+                " already"
+            )
+        return None
+
     def gather(self, record: queued.JobRecord, *, is_known: bool) -> None:
         """Add a new job to its set; queue the set's leader with the last one.
 
-        :param is_known: whether an earlier leader of the pool had admitted it.
+        :param is_known: see :class:`fpgapool.core.events.JobSubmitted`.
         """
         job, together = record.job, record.job.together
         assert together is not None
-        key = job.project, together.set_id
-        one = self._gathering.get(key)
         refused = self._queue.refusal(job)
-        if refused is None and one is not None and one.together != together:
-            refused = (
-                SET_INCOMPLETE,
-                "another session has given its set another size or placement",
-            )
+        clash = self.clash(job.project, together)
+        if refused is None and clash is not None:
+            refused = codes.INVALID_SET, clash
         if refused is not None:
             self._queue.reject(job.id, *refused)
             return
-        if one is None:
-            one = self._gathering[key] = SessionSet(job, together)
-            self._of_number[one.number] = one
-            self._limit_to(one, self._view.now + GATHER_S)
+        one = self._join(record, together)
         if job.wait_timeout_s is not None:
             limit_s = job.arrival_s + job.wait_timeout_s
             one.waits_until_s = min(one.waits_until_s, limit_s)
@@ -155,10 +172,46 @@ class SessionSets:
         record.job = dataclasses.replace(
             job, instance_id=None, wait_timeout_s=None, deadline_s=None
         )
-        one.records.append(record)
-        self.of_job[job.id] = one
-        if len(one.records) == together.size:
+        if not one.lacking:
             self._complete(one, is_known=is_known)
+
+    def restore(
+        self, record: queued.JobRecord, together: model.Together
+    ) -> None:
+        """Add a job with a slot to its set, which an earlier leader started.
+
+        The others follow in the same step.
+        """
+        one = self._join(record, together)
+        if not one.lacking:
+            del self._gathering[one.key]
+            self._limit_to(one, math.inf)
+
+    def _join(
+        self, record: queued.JobRecord, together: model.Together
+    ) -> SessionSet:
+        """Add a job to its set, which may be new."""
+        job = record.job
+        one = self.find(job.project, together.set_id)
+        if one is None:
+            one = SessionSet(job, together)
+            self._of_key[one.key] = self._gathering[one.key] = one
+            self._of_number[one.number] = one
+            self._limit_to(one, self._view.now + GATHER_S)
+            self.to_come[job.project] += together.size
+        one.records.append(record)
+        one.jobs[job.id] = job
+        self.of_job[job.id] = one
+        one.lacking -= 1
+        self._expect(one, -1)
+        return one
+
+    def _expect(self, one: SessionSet, change: int) -> None:
+        """Count more jobs of a set as to come, or fewer."""
+        project, _ = one.key
+        self.to_come[project] += change
+        if not self.to_come[project]:
+            del self.to_come[project]
 
     def _complete(self, one: SessionSet, *, is_known: bool) -> None:
         """Queue the leader of a set whose jobs are all known."""
@@ -166,7 +219,7 @@ class SessionSets:
         self._limit_to(one, one.waits_until_s)
         reason = None if is_known else self._impossible(one)
         if reason is not None:
-            self._reject(one, SET_IMPOSSIBLE, reason)
+            self._reject(one, codes.SET_IMPOSSIBLE, reason)
             return
         self.leading[one.leader.job.id] = one
         if self._queue.enqueue(one.leader):
@@ -174,17 +227,23 @@ class SessionSets:
 
     def _impossible(self, one: SessionSet) -> str | None:
         """Return why a set can never have all its slots."""
-        count, limit = len(one.records), self._limit(one)
-        if limit is not None and count > limit:
-            return f"the project may have {limit} slots, the set needs {count}"
-        if self._areas(one, is_up=False):
-            return None
+        reason = self._above_limit(one)
+        if reason is not None or self._areas(one, is_up=False):
+            return reason
         where = {
             states.SAME_BOARD: "no board",
             states.SAME_HOST: "no host",
             states.SPREAD: "no choice of boards, one for each session,",
         }.get(one.together.placement or "", "the pool never")
+        count = len(one.records)
         return f"{where} has slots that fit all {count} sessions of the set"
+
+    def _above_limit(self, one: SessionSet) -> str | None:
+        """Return why its project may not have so many slots; None: it may."""
+        count, limit = len(one.records), self._limit(one)
+        if limit is None or count <= limit:
+            return None
+        return f"the project may have {limit} slots, the set needs {count}"
 
     def _limit(self, one: SessionSet) -> int | None:
         """Return how many slots a set's project may have; None: no limit."""
@@ -208,6 +267,16 @@ class SessionSets:
             self._queue.forget(record.job.id)
         self.let_go(one)
 
+    def started(self, one: SessionSet) -> None:
+        """Forget a set whose slots are all ready: its jobs are single ones."""
+        for record in one.records:
+            record.job = dataclasses.replace(
+                one.jobs[record.job.id],
+                host_id=record.job.host_id,
+                together=None,
+            )
+        self.let_go(one)
+
     def let_go(self, one: SessionSet) -> None:
         """Forget a set, whose sessions have started or are no longer."""
         for record in one.records:
@@ -215,8 +284,11 @@ class SessionSets:
         self.leading.pop(one.number, None)
         self._of_number.pop(one.number, None)
         self._limit_to(one, math.inf)
+        if self._of_key.get(one.key) is one:
+            del self._of_key[one.key]
         if self._gathering.get(one.key) is one:
             del self._gathering[one.key]
+            self._expect(one, -one.lacking)
         if one in self.due:
             del self.due[one]
             self._free_for_others(one)
@@ -251,7 +323,7 @@ class SessionSets:
             else:
                 self._reject(
                     one,
-                    SET_INCOMPLETE,
+                    codes.SET_INCOMPLETE,
                     f"only {len(one.records)} of its {one.together.size}"
                     f" sessions were opened within {GATHER_S:g} s",
                 )
@@ -267,7 +339,7 @@ class SessionSets:
         """Reject a job because another one of its set has left."""
         self._queue.reject(
             job_id,
-            SET_INCOMPLETE,
+            codes.SET_INCOMPLETE,
             "another session of its set ended before all had started",
         )
 
@@ -302,6 +374,7 @@ class SessionSets:
         """Make a set due that has given its slots back before it started."""
         for record in one.records:
             record.slot_id = None
+        one.ready.clear()
         self.due = {one: None, **self.due}
         if one.waits_until_s < math.inf:
             self._limit_to(one, max(one.waits_until_s, self._view.now))
@@ -320,7 +393,8 @@ class SessionSets:
         self._withheld, self._lacking = [], []
         taken: set[model.SlotId] = set()
         full: set[str] = set()
-        for one in list(itertools.islice(self.due, _LOOKED_AT)):
+        in_turn = (one for one in self.due if not self._is_passed(one))
+        for one in list(itertools.islice(in_turn, _LOOKED_AT)):
             if self._is_void(one):
                 continue
             if not self._has_room(one):
@@ -349,6 +423,14 @@ class SessionSets:
         if view.accounts is not None and view.accounts.hold_back(full):
             view.touch_idle()
 
+    def may_serve_last(self) -> bool:
+        """Return whether a set is due whose project is served last."""
+        accounts = self._view.accounts
+        return accounts is not None and any(
+            accounts.turns.get(one.key[0]) is model.Turn.LAST
+            for one in self.due
+        )
+
     @contextlib.contextmanager
     def withholding(self) -> abc.Iterator[None]:
         """Hide the withheld slots from the strategy."""
@@ -369,8 +451,17 @@ class SessionSets:
         for record, slot in zip(one.records, found, strict=True):
             yield self._view.give(record, slot, in_turn=False)
 
+    def _is_passed(self, one: SessionSet) -> bool:
+        """Return whether it is not the turn of its project."""
+        accounts = self._view.accounts
+        return accounts is not None and accounts.is_passed(one.key[0])
+
     def _is_void(self, one: SessionSet) -> bool:
-        """Reject a set whose accelerators are no longer known."""
+        """Reject a set that its project's limit, or the library, excludes."""
+        reason = self._above_limit(one)
+        if reason is not None:
+            self._reject(one, codes.SET_IMPOSSIBLE, reason)
+            return True
         for record in one.records:
             refused = self._queue.refusal(record.job)
             if refused is not None:
@@ -407,12 +498,13 @@ class SessionSets:
                 for area in seats.areas(one.together.placement, [slot])
             )
             for one in self._lacking
+            if not self._is_passed(one)
         )
 
     @property
     def lacks(self) -> bool:
-        """Whether a set is due and lacks slots."""
-        return bool(self._lacking)
+        """Whether a set is due, and lacks slots that others may give back."""
+        return any(not self._is_passed(one) for one in self._lacking)
 
     def _needs(self, one: SessionSet) -> list[seats.Need]:
         view = self._view
@@ -499,6 +591,11 @@ class SessionSets:
                 one.together.placement,
             )
         )
+
+
+def _described(together: model.Together) -> str:
+    where = together.placement
+    return f"{together.size} sessions" + (f", {where}" if where else "")
 
 
 def _able(

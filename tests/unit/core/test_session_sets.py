@@ -155,7 +155,7 @@ def test_one_fails_to_start(ready: bool) -> None:
         (o.job_id, o.reason)
         for o in output
         if isinstance(o, instructions.Requeue)
-    ] == [(1, session_sets.SET_INCOMPLETE), (2, "X")]
+    ] == [(1, codes.SET_INCOMPLETE), (2, "X")]
     # Together again, without the slot that failed.
     assert sorted(pools.taken(output)) == [(1, 10), (2, 20)]
 
@@ -280,7 +280,7 @@ def test_could_hold(names: list[str], placement: str, can: bool) -> None:
     assert len(pools.taken(output)) == (len(names) if can else 0)
     rejected = [o for o in output if isinstance(o, instructions.Reject)]
     assert len(rejected) == (0 if can else len(names))
-    assert {o.code for o in rejected} <= {session_sets.SET_IMPOSSIBLE}
+    assert {o.code for o in rejected} <= {codes.SET_IMPOSSIBLE}
 
 
 def test_mixed_accelerators() -> None:
@@ -312,7 +312,7 @@ def test_cancel_one_waiting(strategy: str) -> None:
     submit_set(pool, 2, 3, host_id=1)
     pool.submit(pools.make_job(4, 1))
     output = pool.step(events.JobCancelled(3, "X"))
-    assert rejections(output) == [(2, session_sets.SET_INCOMPLETE)]
+    assert rejections(output) == [(2, codes.SET_INCOMPLETE)]
     assert job_ids(output) == [4]
     assert pool.state.status(2).verdict is model.Verdict.NEVER
 
@@ -325,7 +325,7 @@ def test_cancel_one_starting(ready: bool) -> None:
         pool.hear(events.SlotReady, 10)
     output = pool.step(events.JobCancelled(2, "X"))
     assert revoked(output) == [11]
-    assert rejections(output) == [(1, session_sets.SET_INCOMPLETE)]
+    assert rejections(output) == [(1, codes.SET_INCOMPLETE)]
     assert sorted(pool.state.assignments()) == [11]
 
 
@@ -335,10 +335,10 @@ def test_incomplete() -> None:
     together = model.Together("one", 2)
     output = pool.submit(pools.make_job(1, together=together))
     assert output == [instructions.WakeAt(session_sets.GATHER_S)]
-    assert pool.state.status(1).reasons == (session_sets.SET_WAITS,)
+    assert pool.state.status(1).reasons == (codes.SET_WAITS,)
     assert pool.state.queue_position(1) == 0
     output = pool.step(events.Wake(), now=session_sets.GATHER_S)
-    assert rejections(output) == [(1, session_sets.SET_INCOMPLETE)]
+    assert rejections(output) == [(1, codes.SET_INCOMPLETE)]
 
 
 def test_other_size() -> None:
@@ -348,9 +348,100 @@ def test_other_size() -> None:
         pools.make_job(2, together=model.Together("one", 3)),
         pools.make_job(3, project="b", together=model.Together("one", 2)),
     )
-    assert rejections(output) == [(2, session_sets.SET_INCOMPLETE)]
+    assert rejections(output) == [(2, codes.INVALID_SET)]
+    assert pool.state.sets.to_come == {"": 1, "b": 1}
     output = pool.submit(pools.make_job(4, together=model.Together("one", 2)))
     assert job_ids(output) == [1, 4]
+    # It has all its sessions, until it has started.
+    output = pool.submit(pools.make_job(5, together=model.Together("one", 2)))
+    assert rejections(output) == [(5, codes.INVALID_SET)]
+    assert pool.state.sets.to_come == {"b": 1}
+
+
+def test_restored_while_it_starts() -> None:
+    """A new leader grants the slots of a set together, or none."""
+    pool = pools.make_pool(pools.make_host(1), pools.make_host(2, 1))
+    together = model.Together("one", 2)
+    pool.step(
+        *(
+            events.AssignmentRestored(
+                pools.make_job(job_id, together=together),
+                slot_id,
+                generation,
+                model.Phase.PREPARING,
+                host_id=1,
+                device_id=1,
+            )
+            for job_id, slot_id, generation in ((1, 10, 7), (2, 11, 8))
+        )
+    )
+    assert not granted(pool.hear(events.SlotReady, 10))
+    output = pool.hear(events.PrepareFailed, 11, "X")
+    assert sorted(pools.taken(output)) == [(1, 10), (2, 20)]
+    pool.hear(events.SlotReady, 10)
+    assert granted(pool.hear(events.SlotReady, 20)) == [1, 2]
+    assert not pool.state.sets.to_come
+
+
+def test_deadline_counts_from_the_start() -> None:
+    """A set waits for its slots whatever its sessions' deadlines are."""
+    pool = pools.make_pool(pools.make_host(1))
+    submit_set(pool, 1, 2, deadline_s=50.0)
+    assert pool.state.view.record(1).job.deadline_s is None
+    pool.hear(events.SlotReady, 10)
+    pool.hear(events.SlotReady, 11)
+    job = pool.state.view.record(1).job
+    assert (job.deadline_s, job.together) == (50.0, None)
+
+
+def lowered(pool: pools.Pool, limit: int) -> list[instructions.Instruction]:
+    return pool.step(events.SessionLimitsChanged(None, (("a", limit),)))
+
+
+def shared_pool() -> pools.Pool:
+    inner = strategies.fifo({}, 0)
+    return pools.make_pool_of(
+        shared.SharedStrategy(inner, sharing.ShareOptions(fair=False), 50.0),
+        pools.make_host(1, 3),
+    )
+
+
+def test_limit_is_lowered_below_its_size() -> None:
+    pool = shared_pool()
+    lowered(pool, 3)
+    pool.submit(pools.make_job(1, project="a"))
+    assert not pools.taken(submit_set(pool, 2, 3, 4, project="a"))
+    output = lowered(pool, 2)
+    assert rejections(output) == [
+        (job_id, codes.SET_IMPOSSIBLE) for job_id in (2, 3, 4)
+    ]
+    assert job_ids(pool.submit(pools.make_job(5, project="a"))) == [5]
+
+
+@pytest.mark.parametrize("turn", [model.Turn.LAST, model.Turn.NEVER])
+def test_a_set_waits_for_its_projects_turn(turn: model.Turn) -> None:
+    pool = shared_pool()
+    pool.submit(pools.make_job(1, project="b"), pools.make_job(2, project="b"))
+    submit_set(pool, 3, 4, project="a")
+    pool.step(events.TurnChanged("a", turn))
+    # It is due, but withholds nothing from projects whose turn it is.
+    assert job_ids(pool.submit(pools.make_job(5, project="b"))) == [5]
+    output = release(pool, 10, 11)
+    if turn is model.Turn.LAST:
+        assert job_ids(output) == [3, 4]
+        return
+    assert not pools.taken(output)
+    output = pool.step(events.TurnChanged("a", model.Turn.NORMAL))
+    assert job_ids(output) == [3, 4]
+
+
+def test_sets_come_before_others_that_are_served_last() -> None:
+    pool = shared_pool()
+    pool.step(events.TurnChanged("a", model.Turn.LAST))
+    pool.submit(pools.make_job(1, project="b"), pools.make_job(2, project="b"))
+    assert not pools.taken(submit_set(pool, 3, 4, project="a"))
+    assert not pools.taken(pool.submit(pools.make_job(5, project="a")))
+    assert job_ids(release(pool, 10)) == [3, 4]
 
 
 def test_restored_before_hosts() -> None:
@@ -429,9 +520,7 @@ def test_project_limit() -> None:
     output = pool.step(events.JobCancelled(12, "X"))
     assert job_ids(output) == [13]
     output = submit_set(pool, 5, 6, 7, project="a")
-    assert {code for _, code in rejections(output)} == {
-        session_sets.SET_IMPOSSIBLE
-    }
+    assert {code for _, code in rejections(output)} == {codes.SET_IMPOSSIBLE}
 
 
 def test_no_follower_takes_its_slot() -> None:
@@ -527,7 +616,7 @@ def test_dry_run() -> None:
     assert ask(2, states.SPREAD).status.verdict is model.Verdict.OK
     refused = ask(3, states.SAME_BOARD)
     assert refused.status == model.Status(
-        model.Verdict.NEVER, (session_sets.SET_IMPOSSIBLE,)
+        model.Verdict.NEVER, (codes.SET_IMPOSSIBLE,)
     )
     assert refused.message == (
         "no board has slots that fit all 3 sessions of the set"
@@ -536,6 +625,6 @@ def test_dry_run() -> None:
     pool.submit(pools.make_job(7))
     snapshot = what_if.Snapshot(pool.state)
     assert ask(3).status == model.Status(
-        model.Verdict.NOT_NOW, (session_sets.SET_WAITS,)
+        model.Verdict.NOT_NOW, (codes.SET_WAITS,)
     )
     assert ask(3).position == 0
