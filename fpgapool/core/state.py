@@ -185,7 +185,14 @@ class PoolState:
         return self._holders.leaving.get(slot_id)
 
     def waiting(self) -> list[model.Job]:
-        return list(self._jobs)
+        """Return the jobs without slots: the queue, then those of sets."""
+        return list(self._jobs) + [
+            record.job
+            for record in map(self._jobs.records.get, self._in_sets)
+            if record is not None
+            and record.group is None
+            and record.slot_id is None
+        ]
 
     def skips(self, job_id: model.JobId) -> int:
         """Return how often slots of other hosts passed a job over.
