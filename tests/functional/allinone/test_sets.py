@@ -51,7 +51,10 @@ def test_all_or_none(front_door: str | client.PoolApi) -> None:
         found = client.acc_dry_run(
             "copy", 1000, front_door=front_door, set_size=2
         )
-        assert (found.state, found.reasons) == ("QUEUED", (codes.SET_WAITS,))
+        assert (found.state, found.reasons) == (
+            "QUEUED",
+            (codes.NO_IDLE_SLOT,),
+        )
     assert first.closed
     assert second.closed
     opened.close()
