@@ -8,6 +8,7 @@ import asyncio
 import concurrent.futures
 import subprocess
 import threading
+import uuid
 
 import pytest
 
@@ -78,6 +79,7 @@ def test_it_waits_for_what_runs(
     site: harness.Site, front_door: str | client.PoolApi
 ) -> None:
     views: list[client.SessionView] = []
+    name = uuid.uuid4().hex
     waits = threading.Event()
 
     def note(view: client.SessionView) -> None:
@@ -90,14 +92,14 @@ def test_it_waits_for_what_runs(
             "copy", 1000, front_door=front_door, timeout_s=harness.LIMIT_S
         ):
             pending = threads.submit(
-                open_pair, front_door, set_id="waits", on_state=note
+                open_pair, front_door, set_id=name, on_state=note
             )
             assert waits.wait(harness.LIMIT_S)
             shown = site.shown(views[0].session_id)
-            assert shown["set_id"] == "waits"
+            assert shown["set_id"] == name
             assert (shown["set_size"], shown["set_placement"]) == (2, None)
             assert shown["reason"] == codes.SET_WAITS
-            assert shown["request_id"] in ("waits.0", "waits.1")
+            assert shown["request_id"] in (f"{name}.0", f"{name}.1")
         with pending.result(harness.LIMIT_S) as opened:
             use(opened)
             assert site.shown(opened[0].session_id)["set_id"] is None
@@ -171,7 +173,9 @@ def test_asyncio(front_door: str | client.PoolApi) -> None:
         assert caught.value.index == 1
         task = asyncio.ensure_future(
             client.aio.acc_open_set(
-                [("copy", 1)] * 2, front_door=front_door, set_id="cancelled"
+                [("copy", 1)] * 2,
+                front_door=front_door,
+                set_id=uuid.uuid4().hex,
             )
         )
         await asyncio.sleep(0)
