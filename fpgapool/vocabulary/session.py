@@ -205,8 +205,8 @@ FIELDS = fields.Fields(
         fields.NAME,
         "Name, chosen by the client, of the set that it belongs to, unique in"
         " its project: the sessions of a set get their slots at the same time,"
-        " or none. Null: it belongs to none, or its set has started. Lists"
-        " show it for sessions that wait.",
+        " or none. Null: it belongs to none, or its set has its slots"
+        " already. In lists only while it waits.",
         check=rules.check_set_id,
         limits={"pattern": f"^{rules.SET_ID}$"},
         listed=True,

@@ -27,6 +27,8 @@ from fpgapool.sim.inputs import scenario as scenarios
 _HOSTS, _BOARDS, _JOBS_PER_HOST = 40, 10, 25
 #: The share of jobs that begin a set.
 _SHARE = 0.05
+#: So many tenants share the pool under ``fair``, with ``fifo``.
+_TENANTS = 5
 
 
 class Waits(typing.NamedTuple):
@@ -48,7 +50,10 @@ def scenario_of(load: float, seed: int, size: int) -> scenarios.Scenario:
         "sim_sets",
     )
     chance = random.Random(f"sets {seed}")
-    jobs = sorted(scenario.jobs, key=lambda job: job.arrival_s)
+    jobs = [
+        msgspec.structs.replace(job, tenant=f"t{job.id % _TENANTS}")
+        for job in sorted(scenario.jobs, key=lambda job: job.arrival_s)
+    ]
     made: list[scenarios.JobSpec] = []
     while jobs:
         count = size if chance.random() < _SHARE else 1
@@ -59,6 +64,7 @@ def scenario_of(load: float, seed: int, size: int) -> scenarios.Scenario:
                     job,
                     set_id=f"set{taken[0].id}",
                     arrival_s=taken[-1].arrival_s,
+                    tenant=taken[0].tenant,
                 )
                 for job in taken
             ]

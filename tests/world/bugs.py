@@ -783,7 +783,7 @@ def slots_of_a_set_granted_one_by_one() -> None:
     holders.Holders._note_ready = hasty  # type: ignore[method-assign]
 
 
-@_set_bug("a set holds some of its slots")
+@_set_bug("a set has begun without one of its sessions")
 def a_new_leader_knows_no_sets() -> None:
     def forgetful(_reason: str, _message: str) -> None:
         return None
@@ -791,7 +791,7 @@ def a_new_leader_knows_no_sets() -> None:
     member_sets.read = forgetful
 
 
-@_set_bug("a set holds some of its slots")
+@_set_bug("a set has begun without one of its sessions")
 def a_set_keeps_the_slots_it_has_left() -> None:
     def keep(
         holding: holders.Holders,
@@ -807,3 +807,11 @@ def a_set_keeps_the_slots_it_has_left() -> None:
         holding._queue.enqueue(record)
 
     holders.Holders._give_back = keep  # type: ignore[method-assign]
+
+
+@_set_bug("a set holds some of its slots")
+def others_of_a_set_keep_their_slots_when_one_ends() -> None:
+    def keep(holding: holders.Holders, one: session_sets.SessionSet) -> None:
+        holding._sets.let_go(one)
+
+    holders.Holders._dissolve = keep  # type: ignore[method-assign]
