@@ -6,7 +6,8 @@
 :func:`acc_close` releases it; :func:`run_file`, :func:`run_stream` and
 :func:`run_buffer` do all three for data that is already available.
 :func:`group_open` gives access to a group of slots that several programs
-share. :func:`run_array`, and the functions of :mod:`fpgapool.client.arrays`,
+share; :func:`acc_open_set` gets several slots at the same time.
+:func:`run_array`, and the functions of :mod:`fpgapool.client.arrays`,
 process NumPy arrays; :func:`map` processes many inputs, and :func:`submit` one
 in the background. Importing this package loads only the standard library.
 
@@ -58,6 +59,8 @@ if typing.TYPE_CHECKING:
     from fpgapool.client.sessions.opening import acc_run as acc_run
     from fpgapool.client.sessions.session import Session as Session
     from fpgapool.client.sessions.session import Statistics as Statistics
+    from fpgapool.client.sessions.together import SessionSet as SessionSet
+    from fpgapool.client.sessions.together import acc_open_set as acc_open_set
     from fpgapool.client.transfers.grouped import GroupReport as GroupReport
     from fpgapool.client.transfers.grouped import (
         run_group_file as run_group_file,
@@ -90,6 +93,7 @@ _MODULES = {
     "Session": "sessions.session",
     "SessionClosed": "errors",
     "SessionFailed": "errors",
+    "SessionSet": "sessions.together",
     "SessionView": "doors.view",
     "Statistics": "sessions.session",
     "TaskFailed": "errors",
@@ -98,6 +102,7 @@ _MODULES = {
     "acc_close": "sessions.opening",
     "acc_dry_run": "dryrun",
     "acc_open": "sessions.opening",
+    "acc_open_set": "sessions.together",
     "acc_run": "sessions.opening",
     "accelerators": "listing",
     "aio": "",

@@ -27,7 +27,9 @@ import typing
 from collections.abc import AsyncIterable
 from collections.abc import AsyncIterator
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import Self
 from typing import TypeVar
@@ -40,6 +42,7 @@ from fpgapool.client import shown
 from fpgapool.client.sessions import blocks
 from fpgapool.client.sessions import opening
 from fpgapool.client.sessions import session as sessions
+from fpgapool.client.sessions import together
 from fpgapool.client.transfers import transfer
 from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
@@ -329,6 +332,112 @@ async def acc_open(
         )
 
     return Session(await _run_with(call, options, token), token)
+
+
+class SessionSet(shown.Shown, Sequence[Session]):
+    """The sessions of a set; see :class:`fpgapool.client.SessionSet`.
+
+    It is an asynchronous context manager, which closes all.
+    """
+
+    def __init__(self, set_id: str, opened: Sequence[Session]) -> None:
+        self.set_id = set_id
+        self._sessions = opened
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"set_id": self.set_id, "sessions": len(self)}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._sessions[number]
+
+    async def close(
+        self, *, timeout_s: float | None = sessions.CLOSE_TIMEOUT_S
+    ) -> None:
+        """Release all slots; see :meth:`fpgapool.client.SessionSet.close`."""
+        found = await asyncio.gather(
+            *(one.close(timeout_s=timeout_s) for one in self),
+            return_exceptions=True,
+        )
+        failed = {
+            number: exc
+            for number, exc in enumerate(found)
+            if isinstance(exc, BaseException)
+        }
+        if failed:
+            raise together.first_cause(failed)
+
+    async def abort(self) -> None:
+        """Release all slots at once, whatever their state; never raises."""
+        await asyncio.gather(*(one.abort() for one in self))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            await self.abort()
+        else:
+            await self.close()
+
+
+@session_options.accepted
+async def acc_open_set(
+    members: Iterable[together.Member],
+    *,
+    placement: str | None = None,
+    timeout_s: float | None = None,
+    **options: Unpack[session_options.Options],
+) -> SessionSet:
+    """Get several slots at the same time, or none.
+
+    See :func:`fpgapool.client.acc_open_set`.
+    """
+    plan = together.Plan(members, placement, options)
+    tasks = [
+        asyncio.ensure_future(acc_open(**call, timeout_s=timeout_s))
+        for call in plan.calls
+    ]
+    failed: dict[int, BaseException] = {}
+
+    def note(task: asyncio.Future[Session]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            failed[tasks.index(task)] = typing.cast(
+                BaseException, task.exception()
+            )
+
+    for task in tasks:
+        task.add_done_callback(note)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        opened = await _ended(tasks)
+    if len(opened) == len(tasks):
+        return SessionSet(plan.set_id, opened)
+    raise together.first_cause(failed)
+
+
+async def _ended(tasks: Sequence[asyncio.Future[Session]]) -> list[Session]:
+    """Return the sessions if all are open; else end those that are."""
+    if all(
+        task.done() and not task.cancelled() and task.exception() is None
+        for task in tasks
+    ):
+        return [task.result() for task in tasks]
+    for task in tasks:
+        task.cancel()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    for one in found:
+        if isinstance(one, Session):
+            await one.abort()
+    return []
 
 
 @session_options.accepted

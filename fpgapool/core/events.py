@@ -227,10 +227,15 @@ class ClaimsRestored(Event):
 class JobSubmitted(Event):
     """A new job. A job with a known id is ignored.
 
+    The jobs of a set wait until all of them are known, and get their slots at
+    the same time. Cancelling one before all slots are granted cancels all.
+
     :param paid_bytes: the unused part of an earlier claim of the same session,
         which is already paid for; None: nothing has been paid.
     :param yields: whether the job gave up its slot for others: it is queued
         only after the pass that serves them.
+    :param is_known: whether the pool may have slots that this state does not
+        know: its set is not rejected because there are too few of them.
     """
 
     batch_order = 1
@@ -238,6 +243,7 @@ class JobSubmitted(Event):
     job: model.Job
     paid_bytes: float | None = None
     yields: bool = False
+    is_known: bool = False
 
 
 @model.value

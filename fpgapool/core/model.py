@@ -155,6 +155,20 @@ class Holder(typing.NamedTuple):
     id: int
 
 
+class Together(typing.NamedTuple):
+    """The set of a job.
+
+    :param set_id: its name, unique within the project.
+    :param size: the number of its jobs.
+    :param placement: one of :data:`fpgapool.vocabulary.states.PLACEMENTS`;
+        None: any slots.
+    """
+
+    set_id: str
+    size: int
+    placement: str | None = None
+
+
 @value
 class Job:
     """A waiting session, or a slot that a group waits for.
@@ -180,6 +194,8 @@ class Job:
         project; None: it is an application of its own.
     :param correction: how many times larger ``claimed_bytes`` is than the
         job's own claim, because of similar jobs that exceeded theirs.
+    :param together: the set whose jobs get their slots at the same time; None:
+        it gets its own at any time.
     """
 
     id: JobId
@@ -198,6 +214,7 @@ class Job:
     deadline_action: str = states.CONTINUE
     affinity_key: str | None = None
     correction: float = 1.0
+    together: Together | None = None
 
     @property
     def own_claim_bytes(self) -> float:

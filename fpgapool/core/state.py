@@ -18,8 +18,8 @@ Then :meth:`PoolState.step` decides, in this order:
 2. Groups get their new sizes: they queue jobs for slots that they lack, and
    members leave.
 3. Jobs that have waited too long leave the queue.
-4. One pass runs: reserved and promised slots first, then the strategy. Jobs
-   that yielded their slots are queued again after it.
+4. One pass runs: reserved and promised slots first, then due sets, then the
+   strategy. Jobs that yielded their slots are queued again after it.
 5. Holders leave if they exceeded their claims, reached a chunk border, or
    serve a group while a session waits. Only after the pass is it known which
    jobs still wait.
@@ -37,6 +37,7 @@ After a restart, the conductor rebuilds the state with these events:
 ``JobSubmitted``, and a ``HostUp`` for each host.
 """
 
+import contextlib
 import math
 import operator
 import typing
@@ -57,6 +58,7 @@ from fpgapool.core.rules import holders
 from fpgapool.core.rules import members
 from fpgapool.core.rules import owners
 from fpgapool.core.rules import preemption
+from fpgapool.core.rules import session_sets
 from fpgapool.core.rules import shunning
 from fpgapool.core.rules import turns
 from fpgapool.core.sizing import elasticity
@@ -109,8 +111,18 @@ class PoolState:
         self._owners = owners.Owners(
             self._view, self._members, self._sizes, self._outcome
         )
+        self._sets = session_sets.SessionSets(
+            self._view, self._admission, self._outcome
+        )
+        # Most pools have no sets; their steps should not do extra work.
+        self._in_sets = self._sets.of_job
+        self._leading = self._sets.leading
         self._holders = holders.Holders(
-            self._view, self._admission, self._members, self._outcome
+            self._view,
+            self._admission,
+            self._members,
+            self._sets,
+            self._outcome,
         )
         self._turns = turns.Turns(
             self._view, self._admission, self._holders, self._outcome
@@ -173,7 +185,14 @@ class PoolState:
         return self._holders.leaving.get(slot_id)
 
     def waiting(self) -> list[model.Job]:
-        return list(self._jobs)
+        """Return the jobs without slots: the queue, then those of sets."""
+        return list(self._jobs) + [
+            record.job
+            for record in map(self._jobs.records.get, self._in_sets)
+            if record is not None
+            and record.group is None
+            and record.slot_id is None
+        ]
 
     def skips(self, job_id: model.JobId) -> int:
         """Return how often slots of other hosts passed a job over.
@@ -201,12 +220,26 @@ class PoolState:
         """
         return self._strategy.key(job)
 
+    @property
+    def sets(self) -> session_sets.SessionSets:
+        """The sets of jobs that have not started."""
+        return self._sets
+
     def queue_position(self, job_id: model.JobId) -> int:
         """Return the number of waiting jobs before this one.
+
+        A job of a set has the place of its set.
 
         :raises KeyError: if the job does not wait.
         """
         record = self._jobs.records[job_id]
+        one = self._sets.of_job.get(job_id)
+        if one is not None and not one.is_starting:
+            if one in self._sets.due:
+                return list(self._sets.due).index(one)
+            record = one.leader
+            if record.group is None:
+                return self._jobs.count
         if record.group is None:
             raise KeyError(job_id)
         return self._jobs.position(record)
@@ -216,10 +249,15 @@ class PoolState:
         record = self._jobs.records.get(job_id)
         if record is None:
             return model.Status(model.Verdict.NEVER, (codes.UNKNOWN_JOB,))
+        one = self._sets.of_job.get(job_id)
+        if one is not None and not one.is_starting:
+            record = one.leader
+            if record.group is None:
+                return model.Status(model.Verdict.NOT_NOW, (codes.SET_WAITS,))
         if record.group is None:
             return model.Status(model.Verdict.OK)
         return model.Status(
-            model.Verdict.NOT_NOW, self._reasons(job_id, record.group)
+            model.Verdict.NOT_NOW, self._reasons(record.job.id, record.group)
         )
 
     def _reasons(
@@ -316,6 +354,10 @@ class PoolState:
             if (self._admission.hurry(now) or released) and self._view.wakes:
                 outcome.pass_due = True
             jobs.update_quiet()
+        if self._in_sets:
+            self._sets.reject_orphans()
+            if self._sets.next_s <= now:
+                self._sets.reject_overdue(now)
         if outcome.pass_due or self._look_s <= now:
             self._run_pass()
         if self._holders.leaving:
@@ -329,7 +371,11 @@ class PoolState:
         if self._preemption.borders:
             self._preemption.decide()
         if members is not None:
-            called = members.call_back() if jobs.count else None
+            called = None
+            if self._sets.lacks:
+                called = members.call_back([self._sets])
+            elif jobs.count:
+                called = members.call_back()
             if called is None:
                 called = self._turns.call_back()
             if called is not None:
@@ -347,6 +393,7 @@ class PoolState:
             self._hardware.drain(now)
         if (
             self._wake_s <= now
+            or (self._in_sets and self._sets.next_s < self._wake_s)
             or (
                 jobs.quiet_until_s < self._wake_s
                 and (self._view.wakes or jobs.limits.front)
@@ -367,13 +414,10 @@ class PoolState:
         if self._reservations.stirred:
             self._program(self._reservations.serve())
         if self._preemption.promised:
-            self._program(self._preemption.serve())
-        # Without idle slots, there is nothing to decide, but a pass may end
-        # the round of projects that share the pool.
-        if jobs.count and (
-            self._slots.idle_total or view.accounts is not None
-        ):
-            self._assign()
+            while turn := self._program(self._preemption.serve()):
+                self._holders.pass_turn(turn)
+        if self._in_sets or jobs.count:
+            self._assign_all()
             if view.accounts is not None and view.accounts.turns:
                 self._assign_last(view.accounts)
         self._outcome.pass_due = False
@@ -382,25 +426,61 @@ class PoolState:
         jobs.forget_arrivals()
         view.touched.clear()
 
-    def _assign(self) -> None:
-        view = self._view
-        if not view.power.is_set:
-            self._program(self._strategy.assign(view, view.now))
+    def _assign_all(self) -> None:
+        """Let due sets come first, until no further set becomes due."""
+        if not self._in_sets:
+            self._assign()
             return
-        for _ in view.power.rounds(self._jobs.hosts):
-            self._program(self._strategy.assign(view, view.now))
+        sets = self._sets
+        while True:
+            self._program(sets.start_due(self._holders.leaving))
+            with sets.withholding():
+                turn = self._assign()
+            if turn is None:
+                break
+            self._holders.pass_turn(turn)
 
     def _assign_last(self, accounts: sharing.Accounts) -> None:
         """Give what is left to the projects whose turn is LAST."""
-        if self._turns.may_serve_last():
+        if self._turns.may_serve_last() or self._sets.may_serve_last():
             accounts.serve_last(True)
             self._view.touch_idle()
-            self._assign()
+            self._assign_all()
             accounts.serve_last(False)
 
-    def _program(self, choices: abc.Iterable[strategy_api.Choice]) -> None:
+    def _assign(self) -> slots.Hold | None:
+        """Let the strategy assign slots.
+
+        :returns: the slot that it gave to the leader of a set, if any.
+        """
+        view = self._view
+        # Without idle slots, there is nothing to decide, but a pass may end
+        # the round of projects that share the pool.
+        if not self._jobs.count or not (
+            self._slots.idle_total or view.accounts is not None
+        ):
+            return None
+        if not view.power.is_set:
+            return self._program(self._strategy.assign(view, view.now))
+        with contextlib.closing(view.power.rounds(self._jobs.hosts)) as rounds:
+            for _ in rounds:
+                turn = self._program(self._strategy.assign(view, view.now))
+                if turn is not None:
+                    return turn
+        return None
+
+    def _program(
+        self, choices: abc.Iterable[strategy_api.Choice]
+    ) -> slots.Hold | None:
+        """Report choices, up to the first for the leader of a set.
+
+        :returns: the slot that the leader got; None: there was no such choice.
+        """
+        leading = self._leading
         for choice in choices:
             hold = self._slots.assignments[choice.slot_id]
+            if leading and choice.job_id in leading:
+                return hold
             if hold.group_id is not None:
                 self._members.begun(hold, hold.group_id)
             self._outcome.output.append(
@@ -408,6 +488,7 @@ class PoolState:
                     hold.slot_id, choice.job_id, hold.generation
                 )
             )
+        return None
 
     def _next_look_s(self) -> float:
         if not self._view.wakes:
@@ -429,6 +510,7 @@ class PoolState:
             self._members.wake_s,
             self._hardware.next_drain_s,
             self._deadlines.next_s,
+            self._sets.next_s,
         )
         if due_s < self._wake_s:
             self._wake_s = due_s
@@ -474,6 +556,8 @@ class PoolState:
             self._admission.move(
                 lambda record: record.job.accelerator in changed
             )
+        if self._sets.due:
+            self._outcome.pass_due = True
 
     def _on_session_limits(self, event: events.SessionLimitsChanged) -> None:
         accounts = self._view.accounts

@@ -43,6 +43,7 @@ class PoolView:
         does not estimate rates.
     :ivar wakes: whether a pass follows when the strategy wants one without an
         event.
+    :ivar changes: how often the usable slots of a host have changed.
     :ivar reservations: reservations of slots for instances. To strategies, a
         reserved slot is not up.
     """
@@ -80,6 +81,7 @@ class PoolView:
         self._known_shapes: model.Shapes = frozenset()
         self.touched: set[model.HostId] = set()
         self.wakes: bool = True
+        self.changes = 0
         self.now = -math.inf
         self.next_generation = first_generation
 
@@ -136,7 +138,8 @@ class PoolView:
             record.paid_bytes or 0.0,
         )
         self.charge_claim(record, hold, in_turn and not record.urgent)
-        self.jobs.grant(record, self.now)
+        if record.group is not None:
+            self.jobs.grant(record, self.now)
         record.slot_id = slot_id
         self.slots.hold(hold)
         if self.loads is not None:
@@ -331,6 +334,7 @@ class PoolView:
 
     def topology_changed(self, host_id: model.HostId) -> None:
         """Update the queues after a host's slots changed."""
+        self.changes += 1
         self.touched.add(host_id)
         for group in list(self.jobs.avoiding):
             self._reconsider(group)

@@ -2,6 +2,7 @@
 
 """Predicts what the pool would do with a job, on a copy of its state."""
 
+import dataclasses
 import pickle
 import typing
 
@@ -79,11 +80,13 @@ class Snapshot:
     def ask(self, job: model.Job) -> Prediction:
         """Submit a job to the copy, and run one pass.
 
+        All jobs of its set are supposed to be like it.
+
         It takes about as long as making the copy.
         """
         unpickler = _Unpickler(_Bytes(self._data), self._shared)
         pool: state.PoolState = unpickler.load()
-        done = pool.step([events.JobSubmitted(job)], self._now)
+        done = pool.step(_submitted(job), self._now)
         for one in done:
             if isinstance(one, instructions.Reject) and one.job_id == job.id:
                 refused = model.Status(model.Verdict.NEVER, (one.code,))
@@ -92,6 +95,19 @@ class Snapshot:
         if status.verdict is model.Verdict.NOT_NOW:
             return Prediction(status, pool.queue_position(job.id))
         return Prediction(status)
+
+
+def _submitted(job: model.Job) -> list[events.JobSubmitted]:
+    if job.together is None:
+        return [events.JobSubmitted(job)]
+    # No set that is being opened has this name.
+    together = job.together._replace(set_id="\0")
+    return [
+        events.JobSubmitted(
+            dataclasses.replace(job, id=job.id + n, together=together)
+        )
+        for n in range(together.size)
+    ]
 
 
 # Safe to unpickle: this module wrote it, and it never left memory.

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import functools
 import heapq
 import importlib.metadata
@@ -380,6 +382,12 @@ class _Simulation:
         self._jobs = sorted(
             scenario.jobs, key=operator.attrgetter("arrival_s", "id")
         )
+        #: The sizes of sets, by tenant and name.
+        self._sets = collections.Counter(
+            (job.tenant, job.set_id)
+            for job in scenario.jobs
+            if job.set_id is not None
+        )
         # The number of jobs that have arrived.
         self._come = 0
         # When the next job arrives.
@@ -568,7 +576,8 @@ class _Simulation:
             _, number = heapq.heappop(self._programming)
             held = self._holdings[number]
             assert held is not None
-            self._work(number, held, now)
+            if held.job.set_id is None:
+                self._work(number, held, now)
             yield events.SlotReady(number, held.generation)
 
     def _arrive(self) -> events.Event:
@@ -579,7 +588,20 @@ class _Simulation:
         correction = self._learnt.correction(job.tenant, job.accelerator)
         claim_bytes = correction * _first_claim(job)
         self._claims[job.id] = claim_bytes
-        return events.JobSubmitted(_model_job(job, 0, claim_bytes, correction))
+        submitted = _model_job(job, 0, claim_bytes, correction)
+        if job.set_id is not None:
+            submitted = dataclasses.replace(
+                submitted, together=self._together(job)
+            )
+        return events.JobSubmitted(submitted)
+
+    def _together(self, job: scenarios.JobSpec) -> model.Together:
+        assert job.set_id is not None
+        return model.Together(
+            job.set_id,
+            self._sets[job.tenant, job.set_id],
+            job.set_placement,
+        )
 
     def _execute_all(
         self, orders: Iterable[instructions.Instruction], now: float
@@ -594,6 +616,12 @@ class _Simulation:
                 batch += self._leave(order, now)
             elif isinstance(order, instructions.WakeAt):
                 self._wake_s = order.time_s
+            elif self._sets and isinstance(order, instructions.Grant):
+                granted = self._holdings[order.slot_id]
+                assert granted is not None
+                if granted.job.set_id is not None:
+                    # All jobs of its set begin now.
+                    self._work(order.slot_id, granted, now)
         return batch
 
     def _leave(
@@ -727,6 +755,8 @@ class _Simulation:
             self._programmed[number] = accelerator
             heapq.heappush(self._programming, (now + programming_s, number))
             return None
+        if job.set_id is not None:
+            return events.SlotReady(number, held.generation)
         self._work(number, held, now)
         if self._quantum_bytes or programming_s:
             # The core needs to know which accelerators the slots have.

@@ -97,6 +97,18 @@ DEADLINE_IMPOSSIBLE = _code(
     "DEADLINE_IMPOSSIBLE",
     "No slot of the pool can process the input before the deadline.",
 )
+INVALID_SET = _code(
+    "INVALID_SET",
+    "The size or placement of a set of sessions is invalid, or differs from "
+    "that of its other sessions, or the set has all its sessions already.",
+    400,
+)
+SET_IMPOSSIBLE = _code(
+    "SET_IMPOSSIBLE",
+    "The pool, or the project's quota, can never hold all sessions of the set "
+    "at the same time.",
+    409,
+)
 INVALID_GROUP_SIZE = _code(
     "INVALID_GROUP_SIZE",
     "The sizes of a group contradict each other or are out of range.",
@@ -293,6 +305,12 @@ WAITING_FOR_LOCAL = _code(
 WAITING_FOR_PASS = _code(
     "WAITING_FOR_PASS",
     "The session has just arrived, or is the next to be served.",
+    waits=True,
+)
+SET_WAITS = _code(
+    "SET_WAITS",
+    "The session waits for the others of its set, or for slots for all of "
+    "them.",
     waits=True,
 )
 WAITING_FOR_AFFINITY = _code(
@@ -613,6 +631,11 @@ RESERVED = _code(
 MOVED = _code(
     "MOVED",
     "The slot was released because its session continues in another slot.",
+)
+SET_INCOMPLETE = _code(
+    "SET_INCOMPLETE",
+    "Another session of the set was not opened in time, or ended before all "
+    "had their slots.",
 )
 # A group has more slots than it should have.
 RESIZED = _code(

@@ -132,8 +132,9 @@ class Option(Field):
     :ivar check: returns the checked value or raises RequestError; the default
         accepts any value.
     :ivar in_request: minor version of the first request that may contain it.
-    :ivar limits_only: whether it only lowers a limit of the service, so that
-        a repeated request may give a different value.
+    :ivar limits_only: whether it only lowers a limit of the service, or
+        matters only until the session begins, so that a repeated request may
+        give a different value.
     :ivar help: help text of the command's option; empty: the command has none.
     """
 

@@ -45,6 +45,9 @@ MAX_RATE_PER_S = 1e9
 GROUP_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 REQUEST_ID = "[A-Za-z0-9_.:-]{1,64}"
 APPLICATION = REQUEST_ID
+SET_ID = REQUEST_ID
+#: The number of sessions of a set.
+MIN_SET_SIZE, MAX_SET_SIZE = 2, 64
 #: Descriptions of these strings, for error messages.
 GROUP_NAME_WORDS = (
     "1 to 64 of the characters A-Z a-z 0-9 _ . -, starting with a letter or"
@@ -93,6 +96,19 @@ check_request_id = _checker(
     _REQUEST_ID, "request_id", codes.INVALID_REQUEST_ID
 )
 check_application = _checker(shapes.nullable(_REQUEST_ID), "application")
+check_set_id = _checker(
+    shapes.nullable(_REQUEST_ID), "set_id", codes.INVALID_SET
+)
+check_set_size = _checker(
+    shapes.nullable(shapes.integer(MIN_SET_SIZE, MAX_SET_SIZE)),
+    "set_size",
+    codes.INVALID_SET,
+)
+check_set_placement = _checker(
+    shapes.nullable(shapes.one_of(states.PLACEMENTS)),
+    "set_placement",
+    codes.INVALID_SET,
+)
 check_deadline_action = _checker(
     shapes.nullable(shapes.one_of(states.DEADLINE_ACTIONS)), "deadline_action"
 )

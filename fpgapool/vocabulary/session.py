@@ -37,6 +37,29 @@ def _limit(name: str, about: str, most_s: int, **more: Any) -> fields.Option:
     )
 
 
+def _of_set(
+    name: str, kind: fields.Kind, about: str, **more: Any
+) -> fields.Option:
+    """Return an option that says of which set a session is.
+
+    No column has it: while the set has not started, the session's ``reason``
+    and ``message`` say it, see
+    :mod:`fpgapool.conductor.decisions.requests.member_sets`.
+    """
+    found = {
+        "default": None,
+        "in_record": False,
+        "in_request": 2,
+        "in_view": 2,
+        "in_notification": None,
+        "since": (1, 3),
+        "listed": False,
+        "column": False,
+        "limits_only": True,
+    }
+    return fields.option(name, kind, about, **{**found, **more})
+
+
 FIELDS = fields.Fields(
     fields.public(
         "session_id", fields.UUID, length=36, shown="id", column=True
@@ -177,6 +200,38 @@ FIELDS = fields.Fields(
         " same for all its sessions; 1 to 64 of the characters A-Z a-z 0-9 _ ."
         " : -",
     ),
+    _of_set(
+        "set_id",
+        fields.NAME,
+        "Name, chosen by the client, of the set that it belongs to, unique in"
+        " its project: the sessions of a set get their slots at the same time,"
+        " or none. Null: it belongs to none, or its set has its slots"
+        " already. In lists only while it waits.",
+        check=rules.check_set_id,
+        limits={"pattern": f"^{rules.SET_ID}$"},
+        listed=True,
+        help="name of the set that the session belongs to; all sessions of a"
+        " set get their slots at the same time, or none; 1 to 64 of the"
+        " characters A-Z a-z 0-9 _ . : -",
+    ),
+    _of_set(
+        "set_size",
+        fields.INTEGER,
+        "Number of sessions of the set; all must be opened within 30 seconds.",
+        check=rules.check_set_size,
+        help="number of sessions of the set, 2 to 64; all must be opened"
+        " within 30 seconds",
+    ),
+    _of_set(
+        "set_placement",
+        fields.NAME,
+        "Where the slots of the set must be: on one board (`same_board`), on"
+        " one host (`same_host`), or each on another board (`spread`); null:"
+        " anywhere.",
+        check=rules.check_set_placement,
+        help="where the slots of the set must be: same_board, same_host, or"
+        " spread, which means each on another board; by default, anywhere",
+    ),
     fields.time("deadline_at"),
     fields.public(
         "deadline_met",
@@ -294,6 +349,14 @@ class Options(TypedDict, total=False):
         application, or None. Strategies that avoid reprogramming boards treat
         these sessions as one: when one of them gets a slot, the others
         restart their wait for boards that run their accelerator.
+    :param set_id: a name, new in the project, that is the same for all
+        sessions of a set, or None. They get their slots at the same time, or
+        none; :func:`fpgapool.client.acc_open_set` opens all sessions of a set.
+    :param set_size: the number of sessions of the set, from 2 to 64. All must
+        be opened within 30 seconds.
+    :param set_placement: where the slots of the set must be: ``same_board``,
+        ``same_host``, or ``spread``, which means each on another board. None
+        means anywhere.
     """
 
     wait_timeout_s: float | None
@@ -301,6 +364,9 @@ class Options(TypedDict, total=False):
     deadline_s: float | None
     deadline_action: str | None
     application: str | None
+    set_id: str | None
+    set_size: int | None
+    set_placement: str | None
 
 
 class Waits(Protocol):

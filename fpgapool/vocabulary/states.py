@@ -100,6 +100,13 @@ KILL = "kill"
 EARLY = "early"
 DEADLINE_ACTIONS = (CONTINUE, KILL, EARLY)
 
+# Where the slots of a set of sessions must be: all on one board, all on one
+# host, or each on another board.
+SAME_BOARD = "same_board"
+SAME_HOST = "same_host"
+SPREAD = "spread"
+PLACEMENTS = (SAME_BOARD, SAME_HOST, SPREAD)
+
 # What can hold a slot.
 HELD_BY_SESSION = "session"
 HELD_BY_SELF_TEST = "self_test"

@@ -20,6 +20,7 @@ from fpgapool.core.queues import queued
 from fpgapool.core.queues import sharing
 from fpgapool.core.queues import waiting
 from fpgapool.core.rules import members
+from fpgapool.core.rules import session_sets
 from fpgapool.core.topology import boards as idle_boards
 from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.core.topology import slot_table
@@ -42,11 +43,12 @@ def check(state: pool_state.PoolState) -> None:
     _check_drains(view.slots, hardware.drains, hardware.next_drain_s, view.now)
     _check_assignments(view, state._holders.leaving)
     _check_groups(state._members)
+    _check_sets(state._sets, view)
     for host in view.slots.hosts.values():
         _check_host(view, host)
     _check_table(view.slots)
     _check_reservations(view)
-    _check_jobs(view)
+    _check_jobs(view, state._sets.of_job)
     for group in view.jobs.all_groups():
         _check_group(view, group)
     _check_lanes(view)
@@ -380,6 +382,47 @@ def _check_queue(
                 raise InvariantError(f"job {job.id} waits for slot {slot.id}")
 
 
+def _check_sets(
+    sets: session_sets.SessionSets, view: pool_view.PoolView
+) -> None:
+    """A set has all its slots or none, and waits in one place."""
+    records, held = view.jobs.records, view.slots.assignments
+    places = []
+    for one in dict.fromkeys(sets.of_job.values()):
+        leader = one.leader.job.id
+        for record in one.records:
+            job_id = record.job.id
+            _equal(f"job {job_id}", records.get(job_id), record)
+            _equal(f"the set of job {job_id}", sets.of_job[job_id], one)
+            has_slot = any(
+                hold.record is record
+                for hold in held.values()
+                if hold.slot_id == record.slot_id
+            )
+            _equal(f"job {job_id} has a slot", has_slot, one.is_starting)
+            if record is not one.leader:
+                _equal(f"queue of job {job_id}", record.group, None)
+        leads = leader in sets.leading
+        _equal(f"job {leader} leads", leads, one.leader.group is not None)
+        _equal(
+            f"places of the set of job {leader}",
+            [
+                leads,
+                one in sets.due,
+                one in sets._gathering.values(),
+                one.is_starting,
+            ].count(True),
+            1,
+        )
+        if not one.is_starting:
+            places.append(one)
+    _equal(
+        "sets that wait",
+        {*sets.due, *sets.leading.values(), *sets._gathering.values()},
+        set(places),
+    )
+
+
 def _check_drains(
     table: slot_table.SlotTable,
     drains: abc.Mapping[model.DeviceId, float],
@@ -405,7 +448,9 @@ def _check_drains(
                 _equal("called back", bool(hold.revoked), True)
 
 
-def _check_jobs(view: pool_view.PoolView) -> None:
+def _check_jobs(
+    view: pool_view.PoolView, in_sets: abc.Container[model.JobId]
+) -> None:
     jobs = view.jobs
     keys = {r.key for r in jobs.records.values() if r.group is not None}
     queued = list(jobs)
@@ -414,6 +459,8 @@ def _check_jobs(view: pool_view.PoolView) -> None:
     in_groups = [key for group in jobs.all_groups() for key in group.jobs]
     _equal("in groups", sorted(in_groups), sorted(keys))
     for record in jobs.records.values():
+        if record.job.id in in_sets:
+            continue
         waits, has_slot = record.group is not None, record.slot_id is not None
         _equal("in one place", waits, not has_slot)
 

@@ -37,6 +37,7 @@ from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.hardware import operators
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import group_book
+from fpgapool.conductor.decisions.requests import member_sets
 from fpgapool.conductor.decisions.requests import opening
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.conductor.runtime import sender
@@ -48,6 +49,8 @@ from fpgapool.core.rules import admission
 from fpgapool.core.rules import holders
 from fpgapool.core.rules import members as core_members
 from fpgapool.core.rules import preemption
+from fpgapool.core.rules import session_sets
+from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 from fpgapool.db import leadership
 from fpgapool.protocol import stream
@@ -65,6 +68,7 @@ class Bug:
     :ivar groups: it is in groups: all schedules have some.
     :ivar preempts: sessions take slots from others in all schedules.
     :ivar budgets: projects have budgets in all schedules.
+    :ivar sets: all schedules have sets of sessions.
     """
 
     plant: _Plant
@@ -72,6 +76,7 @@ class Bug:
     groups: bool
     preempts: bool
     budgets: bool
+    sets: bool
 
     def seen_in(self, result: run.Result) -> str | None:
         """Return what a world says of it, if it does, in one line."""
@@ -88,10 +93,11 @@ def _bug(
     groups: bool = False,
     preempts: bool = False,
     budgets: bool = False,
+    sets: bool = False,
 ) -> Callable[[_Plant], _Plant]:
     def note(plant: _Plant) -> _Plant:
         name = plant.__name__.replace("_", "-")
-        BUGS[name] = Bug(plant, problem, groups, preempts, budgets)
+        BUGS[name] = Bug(plant, problem, groups, preempts, budgets, sets)
         return plant
 
     return note
@@ -100,6 +106,7 @@ def _bug(
 _group_bug = functools.partial(_bug, groups=True)
 _preemption_bug = functools.partial(_bug, preempts=True)
 _budget_bug = functools.partial(_bug, budgets=True)
+_set_bug = functools.partial(_bug, sets=True)
 
 
 @_bug("a drained device has a holder")
@@ -756,3 +763,55 @@ def a_changed_budget_forgets_what_was_used() -> None:
         return rows
 
     book.BudgetBook.set = forgetful  # type: ignore[method-assign]
+
+
+# Sets of sessions.
+
+
+@_set_bug("a set has begun without one of its sessions")
+def slots_of_a_set_granted_one_by_one() -> None:
+    def hasty(
+        holding: holders.Holders,
+        one: session_sets.SessionSet,
+        ready: slots.Hold,
+    ) -> None:
+        one.ready.add(ready.slot_id)
+        holding._enter(ready, model.Phase.READY)
+        if len(one.ready) == len(one.records):
+            holding._sets.started(one)
+
+    holders.Holders._note_ready = hasty  # type: ignore[method-assign]
+
+
+@_set_bug("a set has begun without one of its sessions")
+def a_new_leader_knows_no_sets() -> None:
+    def forgetful(_reason: str, _message: str) -> None:
+        return None
+
+    member_sets.read = forgetful
+
+
+@_set_bug("a set has begun without one of its sessions")
+def a_set_keeps_the_slots_it_has_left() -> None:
+    def keep(
+        holding: holders.Holders,
+        one: session_sets.SessionSet,
+        lost: slots.Hold,
+        reason: str,
+    ) -> None:
+        record = lost.record
+        assert record is not None
+        holding._release(lost)
+        holding._report_requeue(lost, record, reason)
+        holding._sets.let_go(one)
+        holding._queue.enqueue(record)
+
+    holders.Holders._give_back = keep  # type: ignore[method-assign]
+
+
+@_set_bug("a set holds some of its slots")
+def others_of_a_set_keep_their_slots_when_one_ends() -> None:
+    def keep(holding: holders.Holders, one: session_sets.SessionSet) -> None:
+        holding._sets.let_go(one)
+
+    holders.Holders._dissolve = keep  # type: ignore[method-assign]

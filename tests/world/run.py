@@ -48,6 +48,7 @@ from tests.world import kernel as kernels
 from tests.world import pool as pools
 from tests.world import preemption
 from tests.world import schedule as schedules
+from tests.world import sets
 from tests.world import system
 from tests.world import visits
 
@@ -166,9 +167,19 @@ class World:
         )
         if schedule.budgets:
             self.budgets.install()
+        if schedule.sets:
+            sets.Watcher(self.watcher).install()
         self.owners: list[groups.Owner] = []
         self.guests: list[groups.Guest] = []
         self.outcomes: list[clients.Outcome] = []
+        self.visits = [
+            *schedule.visits,
+            *(
+                visit
+                for number, planned in enumerate(schedule.sets)
+                for visit in sets.visits_of(planned, number)
+            ),
+        ]
         self._busy = 0
         self._faults = 0
         self._calm_since_s = 0.0
@@ -214,7 +225,7 @@ class World:
         by_client: dict[int, list[schedules.Visit]] = collections.defaultdict(
             list
         )
-        for visit in self.schedule.visits:
+        for visit in self.visits:
             by_client[visit.client].append(visit)
         for number, planned in sorted(by_client.items()):
             self._begin_client(number, planned)
@@ -272,6 +283,8 @@ class World:
             if self.schedule.preempts:
                 called._options["priority"] = visit.priority
                 called._options["deadline_s"] = visit.deadline_s
+            if visit.of_set is not None:
+                called._options |= sets.options(visit.of_set)
             called._door = agent.front_door(project)
             called.run()
         except clients.client.FpgapoolError as error:
@@ -426,6 +439,11 @@ class World:
             outcomes = [
                 one for one in outcomes if one.code != codes.BUDGET_EXHAUSTED
             ]
+        if schedule.sets:
+            # The client of another session of the set ended, or never came.
+            outcomes = [
+                one for one in outcomes if one.code != codes.SET_INCOMPLETE
+            ]
         broken = sum(one.kind == "slot-broken" for one in schedule.faults)
         if broken >= sessions.MAX_FAILED_SLOTS:
             # A session may have got one after the other, and ends by that.
@@ -433,7 +451,7 @@ class World:
                 one for one in outcomes if one.code != codes.PROGRAM_FAILED
             ]
         found = judge.lost(outcomes, schedule.longest_trouble_s)
-        if len(self.outcomes) < len(schedule.visits) and not any(
+        if len(self.outcomes) < len(self.visits) and not any(
             fault.kind in ("client-kill", "host-lost")
             for fault in schedule.faults
         ):

@@ -16,6 +16,7 @@ import typing
 from collections.abc import Callable
 from collections.abc import Sequence
 
+from fpgapool.vocabulary import states
 from tests.chaos import jobs
 from tests.world import driver
 
@@ -33,6 +34,15 @@ _BOARDS = [number for number, slots in enumerate(SLOTS) if slots]
 _PREEMPTING = (7, (0, 5))
 #: Of so many seeds, this one has budgets.
 _BUDGETED = (5, 3)
+#: Of so many seeds, this one has sets of sessions: so many.
+_WITH_SETS = (4, 1)
+_SETS = (2, 8)
+#: The placements that the pool can hold, by size.
+_PLACEMENTS_OF: dict[int, tuple[str | None, ...]] = {
+    2: (None, *states.PLACEMENTS),
+    3: (None, *states.PLACEMENTS),
+    4: (None, states.SAME_BOARD, states.SAME_HOST),
+}
 #: One of so many, also none of those, has far more or less output than input.
 _SCALING_EVERY = 6
 _SCALING = tuple(driver.RATIOS)
@@ -77,6 +87,31 @@ class _Job(jobs.Job):
 
 
 @dataclasses.dataclass(frozen=True)
+class Set:
+    """Clients whose sessions get their slots at the same time.
+
+    :ivar host: where the first of them runs, by number.
+    :ivar missing: how many of them never come.
+    :ivar conduct: what the first one does with its session.
+    :ivar apart_s: after which each comes after the one before.
+    """
+
+    name: str
+    project: int
+    host: int
+    by_api: bool
+    size: int
+    missing: int
+    placement: str | None
+    conduct: str
+    size_bytes: int
+    data_seed: int
+    begins_s: float
+    apart_s: float
+    patience_s: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Visit:
     """A job of a client.
 
@@ -85,6 +120,7 @@ class Visit:
     :ivar by_api: it takes the REST API instead.
     :ivar think_s: until it comes to the slot that it has got.
     :ivar deadline_s: of its session; None: it has none.
+    :ivar of_set: the set that it belongs to; None: none.
     """
 
     client: int
@@ -100,6 +136,7 @@ class Visit:
     think_s: float = 0.0
     priority: int = 0
     deadline_s: float | None = None
+    of_set: Set | None = None
 
     def job(self) -> jobs.Job:
         """Return it as the clients of ``tests/chaos`` want it."""
@@ -210,6 +247,7 @@ class Schedule:
     groups: tuple[Group, ...] = ()
     changes: tuple[Change, ...] = ()
     guests: tuple[Guest, ...] = ()
+    sets: tuple[Set, ...] = ()
 
     @property
     def longest_trouble_s(self) -> float:
@@ -227,6 +265,9 @@ class Schedule:
         document = dataclasses.asdict(self)
         if not self.budgets:
             del document["budgets"]
+        for visit in document["visits"]:
+            # They follow from the sets.
+            del visit["of_set"]
         parts = [
             f'"{name}": {json.dumps(part)}'
             for name in _PARTS
@@ -259,6 +300,7 @@ _PARTS: dict[str, type[typing.Any]] = {
     "groups": Group,
     "changes": Change,
     "guests": Guest,
+    "sets": Set,
     "visits": Visit,
 }
 _ALWAYS = ("faults", "visits")
@@ -274,6 +316,7 @@ def draw(
     groups: bool | None = None,
     preempts: bool | None = None,
     budgets: bool | None = None,
+    sets: bool | None = None,
 ) -> Schedule:
     """Return the schedule of a seed.
 
@@ -286,6 +329,8 @@ def draw(
     :param preempts: whether sessions take slots from others; None: in two of
         seven seeds.
     :param budgets: whether projects have budgets; None: in one of five seeds.
+    :param sets: whether there are sets of sessions; None: in one of four
+        seeds.
     """
     rng = random.Random(f"schedule {seed}")
     is_rough = rng.random() < 0.5
@@ -314,6 +359,11 @@ def draw(
         every, which = _BUDGETED
         budgets = seed % every == which
     schedule = dataclasses.replace(schedule, budgets=budgets)
+    if sets is None:
+        every, which = _WITH_SETS
+        sets = seed % every == which
+    if sets:
+        schedule = _with_sets(schedule)
     return _with_preemption(schedule) if preempts else schedule
 
 
@@ -334,6 +384,34 @@ def _with_ratios(schedule: Schedule) -> Schedule:
             for visit in schedule.visits
         ),
     )
+
+
+def _with_sets(schedule: Schedule) -> Schedule:
+    rng = random.Random(f"sets {schedule.seed}")
+    return dataclasses.replace(
+        schedule, sets=tuple(_sets(rng, rng.randint(*_SETS)))
+    )
+
+
+def _sets(rng: random.Random, count: int) -> typing.Iterator[Set]:
+    for number in range(count):
+        size = rng.choice((2, 2, 3, 4))
+        placements = _PLACEMENTS_OF[size]
+        yield Set(
+            name=f"s{number}",
+            project=rng.randrange(len(PROJECTS)),
+            host=rng.randrange(len(SLOTS)),
+            by_api=rng.random() < 0.2,
+            size=size,
+            missing=int(rng.random() < 0.15),
+            placement=rng.choice(placements),
+            conduct=rng.choices(("stream", "cancel", "early"), (6, 1, 1))[0],
+            size_bytes=int(2 ** rng.uniform(10, 15)),
+            data_seed=rng.getrandbits(32),
+            begins_s=round(rng.uniform(0.0, 25.0), 3),
+            apart_s=round(rng.choice((0.0, 0.01, 0.5)), 3),
+            patience_s=round(rng.uniform(0.0, 3.0), 3),
+        )
 
 
 def _with_preemption(schedule: Schedule) -> Schedule:

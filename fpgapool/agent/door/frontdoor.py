@@ -137,6 +137,7 @@ class FrontDoor:
             host_name=self._settings.host_name,
             version=version,
             chunk_bytes=self._settings.chunk_bytes,
+            sets=True,
         )
 
     # Connections to workers and desks, which authenticate the client.

@@ -55,6 +55,8 @@ _Known: TypeAlias = db_api.SessionHead | objects.SessionView
 _WAITS_HAVE_RANGES = (1, 1)
 #: The first version in which dry runs tell of budgets.
 _BUDGETS = (1, 3)
+#: The first version in which sessions name their sets.
+_SETS = (1, 3)
 _LISTS_SAY_WHY = (1, 2)
 #: The first version whose clients may connect before the slot's holder has
 #: left.
@@ -330,7 +332,7 @@ def _request(call: calls.Call) -> objects.OpenRequest:
         "request_id": call.caller.request_id,
         **call.body["session"],
     }
-    for name in wanted.keys() & {"claimed_bytes", "priority"}:
+    for name in wanted.keys() & {"claimed_bytes", "priority", "set_size"}:
         # JSON Schema also accepts 1e9 as an integer.
         wanted[name] = int(wanted[name])
     views.check_members(
@@ -714,9 +716,12 @@ def _listed(call: calls.Call, project_id: str | None) -> list[dict[str, Any]]:
 
 
 def _add_reasons(call: calls.Call, listed: list[dict[str, Any]]) -> None:
-    """Add why each session waits, which only the leader knows."""
+    """Add why each session waits, and its set, which only the leader knows."""
+    tells_sets = call.version >= _SETS
     for one in listed:
         one["pending_reasons"] = []
+        if tells_sets:
+            one["set_id"] = None
     # Those that do not fit are left to the next page.
     shown = bounds.fitting(listed)
     waiting = [one["id"] for one in shown if one["state"] == states.QUEUED]
@@ -733,6 +738,8 @@ def _add_reasons(call: calls.Call, listed: list[dict[str, Any]]) -> None:
             if about not in known:
                 known[about] = _reasons(call, view)
             one["pending_reasons"] = known[about]
+            if tells_sets:
+                one["set_id"] = view.set_id
 
 
 def _filters(

@@ -458,7 +458,8 @@ class ApiDoor(doors.Door):
         "dry_run": _dry_run,
         "get": _get,
         "group": _group,
-        "hello": lambda _door, _deadline_s, _members: {},
+        # Versions of the API that do not know sets refuse them.
+        "hello": lambda _door, _deadline_s, _members: {"sets": True},
         "open": _open,
         "pool": _pool,
         "reopen": _reopen,

@@ -309,6 +309,14 @@ class _Opening:
         self._verify(profile)
 
     def _note_welcome(self, welcome: messages.Message) -> None:
+        if self._members.get("set_id") and welcome.get("sets") is not True:
+            # It would open a single session.
+            raise errors.RequestRejected(
+                codes.UNKNOWN_OPERATION,
+                "the agent of this host does not know sets of sessions, as it"
+                " is of an earlier release; upgrade it, or open the sessions"
+                " one by one",
+            )
         self._chunk_bytes = welcome.get("chunk_bytes")
         self._greeted = True
 

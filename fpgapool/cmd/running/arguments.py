@@ -65,7 +65,7 @@ def _filled(text: str) -> str:
 def _requested(one: fields.Option) -> declared.Argument:
     """Return the argument for an option of a session."""
     choices = one.limits.get("enum")
-    names = {fields.SECONDS: "S", fields.COUNT: "N"}
+    names = {fields.SECONDS: "S", fields.COUNT: "N", fields.INTEGER: "N"}
     return declared.Argument(
         one.flag,
         dest=one.name,

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from oslo_log import log as logging
 
@@ -21,6 +24,11 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
+
+#: A session's row, its assignment's, and the phase that this one names.
+_WithSlot: TypeAlias = tuple[
+    db_api.SessionRecord, db_api.AssignmentRecord, model.Phase
+]
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -42,6 +50,7 @@ class Restoring(parts.Room):
         for record in snapshot.unknown_sessions:
             limits.log_unknown(record, "state")
         without_slot = []
+        with_slot: list[_WithSlot] = []
         for record in snapshot.live_sessions:
             row = held.get((record.id, record.generation))
             phase = row and limits.read_enum(model.Phase, row, "phase")
@@ -49,9 +58,8 @@ class Restoring(parts.Room):
                 without_slot.append(record)
             else:
                 del held[record.id, record.generation]
-                session = self._lives.of_record(record)
-                self._sessions.add(session)
-                self._serving.restore_session(session, row, phase)
+                with_slot.append((record, row, phase))
+        self._restore_with_slots(with_slot)
         for record in snapshot.ending_sessions:
             row = held.get((record.id, record.generation))
             phase = row and limits.read_enum(model.Phase, row, "phase")
@@ -76,6 +84,29 @@ class Restoring(parts.Room):
             # The slot may have been assigned to another session meanwhile.
             if orphan.slot_id not in self._holds:
                 self._outbox.write_assignment(orphan.slot_id, None)
+
+    def _restore_with_slots(self, found: Iterable[_WithSlot]) -> None:
+        """Restore sessions with slots, and the sets that had not started.
+
+        A set whose slots were granted is known no longer.
+        """
+        restored = [
+            (self._lives.of_record(record), row, phase)
+            for record, row, phase in found
+        ]
+        members = collections.Counter(
+            (session.project_id, session.together)
+            for session, _, phase in restored
+            if phase is model.Phase.PREPARING
+        )
+        for session, row, phase in restored:
+            together = session.together
+            if together is not None and (
+                members[session.project_id, together] != together.size
+            ):
+                session.leave_set()
+            self._sessions.add(session)
+            self._serving.restore_session(session, row, phase)
 
     def _restore_successor(self, record: db_api.SessionRecord) -> bool:
         """Restore a session whose slot's holder has to leave first.
@@ -123,7 +154,9 @@ class Restoring(parts.Room):
         self._sessions.count_queued(session)
         if record.state in states.UNCONNECTED:
             session.wait_again()
-            self._link.tell(events.JobSubmitted(self._lives.job(session)))
+            self._link.tell(
+                events.JobSubmitted(self._lives.job(session), is_known=True)
+            )
         else:
             self._lives.end(
                 session,

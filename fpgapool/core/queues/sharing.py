@@ -135,6 +135,7 @@ class Accounts:
         self.all_changed = 0
         self.turns: dict[str, model.Turn] = {}
         self.serves_last = False
+        self._held_back: set[str] = set()
         self._default_limit: int | None = None
         self._limits: dict[str, int | None] = {}
         self._default_priority: int | None = 0
@@ -210,7 +211,20 @@ class Accounts:
         if self.turns and self.is_passed(project):
             return True
         limit = self.limit_of(project)
-        return limit is not None and self.sessions(project) >= limit
+        return limit is not None and (
+            self.sessions(project) >= limit or project in self._held_back
+        )
+
+    def hold_back(self, projects: set[str]) -> bool:
+        """Give projects with limits no slots, because a set of theirs waits.
+
+        :returns: whether there are others than before.
+        """
+        changed = projects ^ self._held_back
+        self._held_back = projects
+        for project in changed:
+            self.note_change(project)
+        return bool(changed)
 
     def sessions(self, project: str) -> int:
         """Return the number of slots that a project has."""

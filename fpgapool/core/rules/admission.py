@@ -3,6 +3,7 @@
 """Jobs enter the queue, move in it, and leave it without a slot."""
 
 import dataclasses
+import typing
 from collections import abc
 
 from fpgapool.core import events
@@ -17,6 +18,11 @@ from fpgapool.core.rules import deadlines
 from fpgapool.vocabulary import codes
 
 
+class _Gather(typing.Protocol):
+    def __call__(self, record: queued.JobRecord, *, is_known: bool) -> None:
+        """Queue a job with the others of its set."""
+
+
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Admission:
     """Queues each job in the group of jobs that fit the same slots.
@@ -24,6 +30,7 @@ class Admission:
 
     :ivar yielding: jobs that gave up their slots for others; they are queued
         again after the pass of this step.
+    :ivar gather: takes in the jobs of sets.
     :ivar shunned: by accelerator, the slots that its jobs avoid. All of its
         jobs share one set, because the set is large in large pools.
     """
@@ -40,6 +47,7 @@ class Admission:
         self._outcome = outcome
         self.deadlines = deadlines.Deadlines(view)
         self.yielding: dict[model.JobId, events.JobSubmitted] = {}
+        self.gather: _Gather | None = None
         self.shunned: dict[str, frozenset[model.SlotId]] = {}
 
     def on_submitted(self, event: events.JobSubmitted) -> None:
@@ -93,12 +101,7 @@ class Admission:
         if job.id in self._jobs.records:
             return
         if not job.has_valid_size():
-            self._reject(
-                job.id,
-                codes.INVALID_SIZE,
-                "claimed_bytes must be positive and finite, not "
-                f"{job.claimed_bytes}",
-            )
+            self.reject(job.id, *_invalid_size(job))
             return
         claims = self._strategy.claims
         if (
@@ -109,8 +112,18 @@ class Admission:
             self._learn(claims)
         record = self.add_record(job)
         record.paid_bytes = event.paid_bytes
-        if self.enqueue(record):
+        if job.together is not None and self.gather is not None:
+            self.gather(record, is_known=event.is_known)
+        elif self.enqueue(record):
             self._jobs.note_arrival(record)
+
+    def refusal(self, job: model.Job) -> tuple[str, str] | None:
+        """Return code and message if a job cannot be queued."""
+        if not job.has_valid_size():
+            return _invalid_size(job)
+        if job.accelerator not in self._view.accelerators:
+            return _unknown_accelerator(job)
+        return None
 
     def add_record(self, job: model.Job) -> queued.JobRecord:
         record = queued.JobRecord(job, self._strategy.key(job))
@@ -129,11 +142,7 @@ class Admission:
                 # Its group waits until the accelerator is known again.
                 self.forget(job.id)
                 return False
-            self._reject(
-                job.id,
-                codes.UNKNOWN_ACCELERATOR,
-                f"there is no accelerator {job.accelerator!r}",
-            )
+            self.reject(job.id, *_unknown_accelerator(job))
             return False
         if job.instance_id is not None:
             self._view.reservations.stirred.add(job.instance_id)
@@ -149,14 +158,15 @@ class Admission:
 
     def reject_lost(self, record: queued.JobRecord) -> None:
         """End a job without a slot because of its deadline."""
-        self._reject(
+        self.reject(
             record.job.id,
             codes.DEADLINE_PASSED,
             f"the deadline cannot be met: {record.done_bytes:.0f} of"
             f" {record.job.own_claim_bytes:.0f} bytes are done",
         )
 
-    def _reject(self, job_id: model.JobId, code: str, message: str) -> None:
+    def reject(self, job_id: model.JobId, code: str, message: str) -> None:
+        """Report that a job leaves without a slot."""
         self.forget(job_id)
         self._outcome.output.append(instructions.Reject(job_id, code, message))
 
@@ -175,7 +185,7 @@ class Admission:
         """Reject the jobs whose ``wait_timeout_s`` has expired."""
         for record in self._jobs.take_overdue(now):
             self.withdraw(record)
-            self._reject(
+            self.reject(
                 record.job.id,
                 codes.WAIT_TIMEOUT,
                 f"no slot became free within {record.job.wait_timeout_s} s",
@@ -221,6 +231,20 @@ class Admission:
         record.avoided = avoided
         if waits:
             self.enqueue(record)
+
+
+def _invalid_size(job: model.Job) -> tuple[str, str]:
+    return (
+        codes.INVALID_SIZE,
+        f"claimed_bytes must be positive and finite, not {job.claimed_bytes}",
+    )
+
+
+def _unknown_accelerator(job: model.Job) -> tuple[str, str]:
+    return (
+        codes.UNKNOWN_ACCELERATOR,
+        f"there is no accelerator {job.accelerator!r}",
+    )
 
 
 def joined(

@@ -68,7 +68,10 @@ class Hardware:
         if self._slots.drop_host(host_id):
             self._changed(host_id)
         for slot_id in self._slots.held_slots(host_id):
-            self._holders.lose(self._slots.assignments[slot_id])
+            hold = self._slots.assignments.get(slot_id)
+            # A set that loses one slot gives back the others, too.
+            if hold is not None:
+                self._holders.lose(hold)
 
     def _changed(self, host_id: model.HostId) -> None:
         self._view.topology_changed(host_id)
@@ -149,9 +152,9 @@ class Hardware:
             held = self._slots.held_on(device_id)
             if deadline_s <= now:
                 for slot_id in held:
-                    self._holders.call_back(
-                        self._slots.assignments[slot_id], codes.DRAINED
-                    )
+                    hold = self._slots.assignments.get(slot_id)
+                    if hold is not None:
+                        self._holders.call_back(hold, codes.DRAINED)
                 held = self._slots.held_on(device_id)
             if not held:
                 del self.drains[device_id]

@@ -42,6 +42,7 @@ from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
 from fpgapool.core.rules import admission
 from fpgapool.core.rules import members
+from fpgapool.core.rules import session_sets
 from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
 
@@ -61,6 +62,7 @@ class Holders:
         view: pool_view.PoolView,
         queue: admission.Admission,
         group_members: members.Members,
+        sets: session_sets.SessionSets,
         outcome: instructions.Outcome,
     ) -> None:
         self._view = view
@@ -69,6 +71,8 @@ class Holders:
         self._reservations = view.reservations
         self._queue = queue
         self._members = group_members
+        self._sets = sets
+        self._in_sets = sets.of_job
         self._outcome = outcome
         self.overdrawn: set[model.SlotId] = set()
         #: Holders that leave soon, by slot.
@@ -140,6 +144,8 @@ class Holders:
             self._view.put_flow(job, slot)
         if job.group_id is not None:
             self._members.take_over(hold, job.group_id)
+        if job.together is not None:
+            self._sets.restore(record, job.together)
 
     def on_test_requested(self, event: events.TestRequested) -> None:
         """Give a slot to a self-test.
@@ -181,7 +187,15 @@ class Holders:
         phase = _PHASE_MOVES[type(event)].get(before)
         if phase is None:
             return
-        hold.phase = phase
+        if self._in_sets and before is _PREPARING and hold.record is not None:
+            one = self._in_sets.get(hold.record.job.id)
+            if one is not None:
+                self._note_ready(one, hold)
+                return
+        self._enter(hold, phase)
+
+    def _enter(self, hold: slots.Hold, phase: model.Phase) -> None:
+        before, hold.phase = hold.phase, phase
         # The SlotReady event may be late or lost.
         if before is _PREPARING and hold.slot is not None:
             hold.slot.programmed = hold.accelerator
@@ -254,6 +268,10 @@ class Holders:
         if record is None:
             self._queue.yielding.pop(event.job_id, None)
             return
+        one = self._in_sets.get(event.job_id)
+        if one is not None and not one.is_starting:
+            self._sets.cancel(one, event.job_id)
+            return
         if record.slot_id is None:
             self._queue.withdraw(record)
             self._queue.forget(event.job_id)
@@ -261,6 +279,8 @@ class Holders:
         hold = self._of(record)
         if not hold.revoked:
             self._revoke(hold, record, event.reason)
+        if one is not None:
+            self._dissolve(one)
 
     def on_job_moved(self, event: events.JobMoved) -> None:
         """Count a job as from another host, whether it waits or has a slot."""
@@ -328,6 +348,52 @@ class Holders:
         if hold.slot is not None:
             self._view.put_flow(record.job, hold.slot)
 
+    # -- sets ------------------------------------------------------------
+
+    def pass_turn(self, hold: slots.Hold) -> None:
+        """Take a slot back from a set's leader in the pass that gave it."""
+        # What the slot contains has not changed.
+        hold.phase = _READY
+        self._release(hold)
+        assert hold.record is not None
+        self._sets.take_turn(hold.record)
+
+    def _note_ready(
+        self, one: session_sets.SessionSet, ready: slots.Hold
+    ) -> None:
+        """Note that a slot of a starting set is ready.
+
+        With the last one, all are: a client must not connect to a slot that
+        its set may give back.
+        """
+        one.ready.add(ready.slot_id)
+        if len(one.ready) == len(one.records):
+            self._sets.started(one)
+            for record in one.records:
+                self._enter(self._of(record), _READY)
+
+    def _dissolve(self, one: session_sets.SessionSet) -> None:
+        """Reject what is left of a starting set, of which one has ended."""
+        self._sets.let_go(one)
+        for record in one.records:
+            if record.job.id not in self._records:
+                continue
+            hold = self._of(record)
+            if not hold.revoked:
+                self._release(hold)
+                self._sets.reject_other(record.job.id)
+
+    def _give_back(
+        self, one: session_sets.SessionSet, lost: slots.Hold, reason: str
+    ) -> None:
+        """Take all slots back from a starting set, which lost one."""
+        for record in one.records:
+            hold = self._of(record)
+            self._release(hold)
+            why = reason if hold is lost else codes.SET_INCOMPLETE
+            self._report_requeue(hold, record, why)
+        self._sets.wait_again(one)
+
     # -- losing slots ----------------------------------------------------
 
     def lose(self, hold: slots.Hold) -> None:
@@ -352,6 +418,9 @@ class Holders:
         """
         record = hold.record
         if record is None or hold.revoked:
+            return
+        if self._slots.assignments.get(hold.slot_id) is not hold:
+            # Its set has given it back already.
             return
         if hold.slot is None or not hold.slot.host.up:
             return
@@ -404,7 +473,9 @@ class Holders:
         """Return whether a waiting job would get a project's slot if freed."""
         if slot.reserved_for is not None:
             return slot.is_usable and self._reservations.is_wanted(slot)
-        return slot.up and any(
+        if not slot.up:
+            return False
+        return self._sets.fits(slot.id, slot.shape) or any(
             group.first() is not None
             and group.fits(slot.id, slot.shape)
             and (
@@ -433,6 +504,10 @@ class Holders:
     def _requeue(
         self, hold: slots.Hold, record: queued.JobRecord, reason: str
     ) -> None:
+        one = self._in_sets.get(record.job.id)
+        if one is not None:
+            self._give_back(one, hold, reason)
+            return
         self._release(hold)
         if self._queue.enqueue(record):
             if hold.group_id is not None:
@@ -451,6 +526,10 @@ class Holders:
         self._release(hold)
         if hold.record is not None:
             self._queue.forget(hold.record.job.id)
+            if self._in_sets:
+                one = self._in_sets.get(hold.record.job.id)
+                if one is not None:
+                    self._dissolve(one)
 
     def _release(self, hold: slots.Hold) -> None:
         if self._leaves(hold):

@@ -10,6 +10,7 @@ another group of its scaling set goes there directly, without the queue.
 import collections
 import dataclasses
 import math
+import typing
 from collections import abc
 
 from fpgapool.core import events
@@ -29,6 +30,13 @@ _PREPARING = model.Phase.PREPARING
 _FREE_FAILURES = 2
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 64.0
+
+
+class Hindered(typing.Protocol):
+    """What lacks slots."""
+
+    def fits(self, slot_id: model.SlotId, shape: str) -> bool:
+        """Return whether a slot is of use."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -355,15 +363,18 @@ class Members:
         if status is None:
             del self.groups[group_id]
 
-    def call_back(self) -> slots.Hold | None:
+    def call_back(
+        self, others: abc.Sequence[Hindered] = ()
+    ) -> slots.Hold | None:
         """Choose a member to release for a session that finds no idle slot.
 
+        :param others: what else lacks slots, apart from the queues.
         :returns: the member; None if no session waits for one, or no group can
             spare one.
         """
         if not self.groups:
             return None
-        waiting = list(self._hindered())
+        waiting: list[Hindered] = [*self._hindered(), *others]
         if not waiting:
             return None
         able: dict[model.GroupId, slots.Hold] = {}

@@ -50,9 +50,13 @@ class Power:
         """Return whether an idle slot may be assigned now."""
         return not self.withholds([slot])
 
+    def allows_all(self, slots: abc.Iterable[pool_slots.Slot]) -> bool:
+        """Return whether all of these idle slots may be assigned together."""
+        return not self.is_set or not self._choose(slots)[1]
+
     def rounds(
         self, near: abc.Callable[[], abc.Set[model.HostId]]
-    ) -> abc.Iterator[None]:
+    ) -> abc.Generator[None]:
         """Offer idle slots in rounds, each of which stays within the caps.
 
 

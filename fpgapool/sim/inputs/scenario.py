@@ -62,6 +62,9 @@ _Priority = typing.Annotated[
 ]
 
 
+_Placement = typing.Literal["same_board", "same_host", "spread"]
+
+
 class _Record(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 ):
@@ -344,6 +347,9 @@ class JobSpec(_Record, frozen=True, gc=False):
     :ivar cpu_s_per_task: processor time before each task.
     :ivar claimed_bytes: the size that strategies see, as in the pool; None:
         its true size.
+    :ivar set_id: the set of its tenant that it belongs to, whose jobs get
+        their slots at the same time; None: none.
+    :ivar set_placement: where the slots of the set must be; None: anywhere.
     :ivar name: its id in a trace, if the ids there are not numbers.
     """
 
@@ -359,6 +365,8 @@ class JobSpec(_Record, frozen=True, gc=False):
     tasks: _Count | None = None
     cpu_s_per_task: _NotNegative = 0.0
     claimed_bytes: _Bytes | None = None
+    set_id: _Name | None = None
+    set_placement: _Placement | None = None
     name: str = ""
 
     @property

@@ -19,6 +19,7 @@ from fpgapool.sim import files
 from fpgapool.sim import models
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.vocabulary import names as vocabulary
+from fpgapool.vocabulary import rules
 
 
 def read(path: pathlib.Path) -> scenarios.Scenario:
@@ -264,6 +265,7 @@ def _problems(scenario: scenarios.Scenario) -> _Problems:
         if strategy.elasticity is not None and not scenario.groups:
             yield f"strategies.{name}.elasticity", "requires groups"
     yield from _problems_of_jobs(scenario)
+    yield from _problems_of_sets(scenario)
     yield from _problems_of_models(scenario)
     yield from _problems_of_outages(scenario)
     yield from _problems_of_budgets(scenario)
@@ -338,6 +340,37 @@ def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
                 f"unknown accelerator {job.accelerator!r}; known "
                 f"accelerators: {known}",
             )
+
+
+def _problems_of_sets(scenario: scenarios.Scenario) -> _Problems:
+    found: dict[tuple[str, str], list[int]] = {}
+    for at, job in enumerate(scenario.jobs):
+        if job.set_id is not None:
+            found.setdefault((job.tenant, job.set_id), []).append(at)
+        elif job.set_placement is not None:
+            yield f"jobs[{at}].set_placement", "requires set_id"
+    for (_, set_id), places in found.items():
+        first, count = scenario.jobs[places[0]], len(places)
+        if not rules.MIN_SET_SIZE <= count <= rules.MAX_SET_SIZE:
+            yield (
+                f"jobs[{places[0]}].set_id",
+                f"the set {set_id!r} has {count} jobs; it must have"
+                f" {rules.MIN_SET_SIZE} to {rules.MAX_SET_SIZE}",
+            )
+        for at in places:
+            for member in ("arrival_s", "set_placement"):
+                if getattr(scenario.jobs[at], member) != getattr(
+                    first, member
+                ):
+                    yield (
+                        f"jobs[{at}].{member}",
+                        f"must be that of job {first.id}, as both are of the"
+                        f" set {set_id!r}",
+                    )
+    if found and scenario.outages:
+        yield "outages", "cannot be combined with sets of jobs"
+    if found and scenario.cluster.cores_per_host is not None:
+        yield "cluster.cores_per_host", "cannot be combined with sets of jobs"
 
 
 def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:

@@ -564,6 +564,33 @@ def test_lists_say_why_sessions_wait(make_world):
     }
 
 
+_OF_SET = {"set_id": "one", "set_size": 2, "set_placement": "spread"}
+
+
+def test_sessions_that_wait_name_their_set(make_world):
+    world = make_world(
+        fakes.queued(2, reason=codes.SET_WAITS, **_OF_SET), fakes.queued(4)
+    )
+    listed = world.ask("GET", PATH).json["sessions"]
+    found = {uuid.UUID(one["id"]).int: one["set_id"] for one in listed}
+    assert found == {2: "one", 4: None, 6: None}
+    shown = world.ask("GET", f"{PATH}/{uuid.UUID(int=2)}").json["session"]
+    assert {name: shown[name] for name in _OF_SET} == _OF_SET
+    assert shown["reason"] == codes.SET_WAITS
+
+
+def test_a_session_of_a_set_is_opened(world):
+    assert _open(world, **_OF_SET).status_code == 202
+    (request,) = world.conductor.requests
+    assert {name: getattr(request, name) for name in _OF_SET} == _OF_SET
+    body = {"session": {**WANTED, **_OF_SET}}
+    old = {"OpenStack-API-Version": "fpgapool 1.2"}
+    answer = world.ask("POST", PATH, body=body, headers=old)
+    assert answer.status_code == 400
+    (error,) = answer.json["errors"]
+    assert error["detail"] == "body.session.set_id requires version 1.3"
+
+
 @pytest.mark.parametrize("token", [fakes.MEMBER, fakes.ADMIN])
 def test_lists_say_where_sessions_are(make_world, token):
     """As single sessions do; those that wait or have ended are nowhere."""

@@ -18,6 +18,7 @@ from fpgapool.sim.inputs import generating
 from fpgapool.sim.inputs import scenario as scenarios
 from tests.harness import cases
 from tests.harness import wait_replay
+from tests.unit.core import pools
 
 
 @functools.cache
@@ -279,3 +280,17 @@ def test_sessions_that_start_in_one_instant_say_nothing_of_waits() -> None:
     assert pool.remaining(21) is None
     pool.now += 10.0
     assert pool.remaining(21) is not None
+
+
+def test_all_jobs_of_a_set_wait_and_run() -> None:
+    pool = pools.make_pool(pools.make_host(1))
+    waits = expected_waits.ExpectedWaits(pool.state)
+    together = model.Together("one", 2)
+    for job_id, waiting in ((1, [1]), (2, [])):
+        event = events.JobSubmitted(pools.make_job(job_id, together=together))
+        pool.state.apply([event], 0.0)
+        waits.hear([event], 0.0)
+        assert waits._waiting.get(job_id)
+        waits.obey(pool.step(), 0.0)
+        assert [i for i in (1, 2) if waits._waiting.get(i)] == waiting
+    assert len(waits._running) == 2

@@ -109,7 +109,10 @@ def test_who_repeats_at_the_same_front_door_gets_the_secret(single):
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize(
-    "option", description.FIELDS.options, ids=lambda one: one.name
+    "option",
+    # A set ends while the test waits; see test_sets.py.
+    [one for one in description.FIELDS.options if one.in_record],
+    ids=lambda one: one.name,
 )
 def test_a_repeated_request_has_the_same_options(single, option, restarted):
     name, other = option.name, {option.name: _OTHERS[option.name]}

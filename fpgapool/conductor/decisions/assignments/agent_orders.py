@@ -37,6 +37,9 @@ def assign(
             "max_hold_s": limits.max_hold_s,
             "min_progress_bytes_per_s": limits.min_progress_bytes_per_s,
         }
+        if session.together is not None:
+            # Its client connects only when all slots of the set are ready.
+            ordered["connect_timeout_s"] += limits.prepare_timeout_s
     elif isinstance(hold, holds.Member):
         ordered |= {"idle_timeout_s": limits.idle_timeout_s}
     return effects.AssignSlot(request(slot, hold.bitstream, **ordered))

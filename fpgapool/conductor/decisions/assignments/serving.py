@@ -230,7 +230,11 @@ class Serving(parts.Room):
     @parts.handles(instructions.Requeue)
     def _requeue(self, order: instructions.Requeue) -> None:
         hold, session = self._of_job(order.job_id)
-        is_taken_back = order.reason in codes.ROOM_IS_MADE
+        # The slots of a set that lost one may be ready for their clients.
+        is_taken_back = (
+            order.reason in codes.ROOM_IS_MADE
+            or order.reason == codes.SET_INCOMPLETE
+        )
         if session is not None:
             failure = session.hold.failure if session.hold else ""
             session.wait_again(

@@ -470,6 +470,11 @@ class Registry:
                 rows.append(slot_row(slot))
         return rows
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all hosts are up, so that the core knows all slots."""
+        return all(host.up for host in self.hosts.values())
+
     def present_slots(self) -> Iterator[SlotEntry]:
         """Yield the slots that boards have."""
         return (slot for slot in self.slots.values() if not slot.missing)

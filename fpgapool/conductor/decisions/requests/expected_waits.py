@@ -153,7 +153,12 @@ class ExpectedWaits:
 
     def _submit(self, job: model.Job) -> None:
         record = self._core.view.jobs.records.get(job.id)
-        if record is None or record.group is None or self._waiting.get(job.id):
+        # All jobs of a set wait, although only one of them is in the queue.
+        if (
+            record is None
+            or record.slot_id is not None
+            or self._waiting.get(job.id)
+        ):
             return
         known = self._known(job)
         if known is not None:

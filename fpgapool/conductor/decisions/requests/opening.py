@@ -33,6 +33,7 @@ from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import expected_waits
 from fpgapool.conductor.decisions.requests import instances
 from fpgapool.conductor.decisions.requests import lives
+from fpgapool.conductor.decisions.requests import member_sets
 from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
@@ -132,16 +133,23 @@ class Opening(parts.Room):
             self._serving.ask_secret(session.hold)
 
     def _admit(self, item: inputs.Open) -> None:
-        request = self._checked(item.request)
+        request, together = self._checked(item.request)
         session = self._session(
             request, self._sessions.next_id(), str(uuid.uuid4())
         )
+        if together is not None:
+            session.join(together)
         if item.secret and not request.secret_sha256:
             session.take_secret(item.secret)
         self._counts.opened += 1
         self._sessions.add(session)
         self._sessions.count_queued(session)
-        self._link.tell(events.JobSubmitted(self._lives.job(session)))
+        self._link.tell(
+            events.JobSubmitted(
+                self._lives.job(session),
+                is_known=together is not None and not self._registry.is_whole,
+            )
+        )
         self._lives.touch(session)
         self._lives.answer(session, request.host_uuid, item.future)
         new = effects.NewSession(
@@ -150,15 +158,30 @@ class Opening(parts.Room):
         self._outbox.admissions.append(new)
         self._unrecorded.append(new)
 
-    def _checked(self, request: objects.OpenRequest) -> objects.OpenRequest:
-        """Check a request; return it with its accelerator's key."""
+    def _checked(
+        self, request: objects.OpenRequest, *, is_dry_run: bool = False
+    ) -> tuple[objects.OpenRequest, model.Together | None]:
+        """Check a request; return it with its accelerator's key, and its set.
+
+        The first session of a set is checked as if all came with it.
+        """
         known, accelerator = self._catalogue.resolve(
             request.accelerator, request.project_id
         )
         if accelerator != request.accelerator:
             request = dataclasses.replace(request, accelerator=accelerator)
         admission.check(request, self._settings, self._registry, known)
-        self._check_room(request)
+        together = member_sets.wanted(request, is_dry_run=is_dry_run)
+        count = 1
+        if together is not None:
+            count = member_sets.check(
+                request,
+                together,
+                self._core.sets,
+                self._registry,
+                self._quotas.of(request.project_id).sessions,
+            )
+        self._check_room(request, count)
         admission.check_in_use(
             accelerator, self._registry, known, self._probation.faults
         )
@@ -171,12 +194,18 @@ class Opening(parts.Room):
                 view.best_peak_bytes_per_s(wanted),
                 view.least_programming_s(wanted),
             )
-        self._check_instance(request)
-        return request
+        self._check_instance(request, count)
+        return request, together
 
-    def _check_room(self, request: objects.OpenRequest) -> None:
+    def _check_room(self, request: objects.OpenRequest, count: int) -> None:
+        """Check that so many sessions may wait besides those that do.
+
+        The others of a set whose first session waits are counted with it.
+        """
         project_id, book = request.project_id, self._sessions
-        if book.queued.total() >= self._settings.max_queued_sessions:
+        to_come = self._core.sets.to_come
+        waiting = book.queued.total() + to_come.total()
+        if waiting + count > self._settings.max_queued_sessions:
             raise admission.Rejected(
                 codes.QUEUE_FULL, "the queue is full; try again later"
             )
@@ -186,8 +215,8 @@ class Opening(parts.Room):
             project_id,
             "waiting requests",
             quota.queued,
-            book.queued[project_id],
-            1,
+            book.queued[project_id] + to_come[project_id],
+            count,
         )
         admission.check_quota(
             project_id,
@@ -233,7 +262,7 @@ class Opening(parts.Room):
         try:
             if self._outages.database_failing:
                 raise admission.not_recordable()
-            checked = self._checked(request)
+            checked, together = self._checked(request, is_dry_run=True)
         except admission.Rejected as error:
             refused = objects.DryRun(
                 state=states.REJECTED,
@@ -242,6 +271,8 @@ class Opening(parts.Room):
             )
             return lambda: refused
         session = self._session(checked, self._sessions.last_row_id + 1, "")
+        if together is not None:
+            session.join(together)
         job = self._lives.job(session)
         wait = self._waits.of_new(job, self._clock.now)
         try:
@@ -530,10 +561,13 @@ class Opening(parts.Room):
         return True
 
     def _check_instance(
-        self, one: objects.OpenRequest | sessions.Session
+        self, one: objects.OpenRequest | sessions.Session, count: int = 1
     ) -> None:
         used = self._sessions.count_of_instance(one.user_id)
-        self._instances.check(one.user_id, one.project_id, used)
+        # Sets of an instance do not reserve its sessions.
+        self._instances.check(
+            one.user_id, one.project_id, used + max(count - 1, 0)
+        )
 
     @parts.handles(inputs.RenewSecret)
     def _renew_secret(self, item: inputs.RenewSecret) -> None:

@@ -25,6 +25,7 @@ from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import member_sets
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
@@ -233,6 +234,10 @@ class Session:
     )
     #: Whether the session and its slot must not be recorded.
     withdrawn: bool = False
+    #: Its set; None after the set has started.
+    set_id: str | None = None
+    set_size: int | None = None
+    set_placement: str | None = None
 
     @property
     def state(self) -> str:
@@ -240,6 +245,23 @@ class Session:
         if self.end:
             return self.end
         return self.hold.phase.value if self.hold else states.QUEUED
+
+    @property
+    def together(self) -> model.Together | None:
+        """The set that has not started yet."""
+        if self.set_id is None or self.set_size is None:
+            return None
+        return model.Together(self.set_id, self.set_size, self.set_placement)
+
+    def join(self, together: model.Together) -> None:
+        """Wait for the slots of a set."""
+        self.set_id, self.set_size, self.set_placement = together
+        self.reason = codes.SET_WAITS
+        self.message = member_sets.told(together)
+
+    def leave_set(self) -> None:
+        """Be a session of its own."""
+        self.set_id = self.set_size = self.set_placement = None
 
     @property
     def done_bytes(self) -> int:
@@ -317,6 +339,7 @@ class Session:
             deadline_action=self.deadline_action or states.CONTINUE,
             affinity_key=self.application,
             correction=self.correction,
+            together=self.together,
         )
 
     def same_request(
@@ -356,6 +379,7 @@ class Session:
     def mark_ready(self, now: float) -> None:
         """Record that its slot is ready; clear the reason of the last wait."""
         self.ready_at = self.ready_at or now
+        self.leave_set()
         if self.live:
             self.reason = self.message = ""
 
@@ -417,6 +441,8 @@ class Session:
         self.hold = None
         self.end = ""
         self.reason, self.message = reason, limits.writable(message)
+        if self.together is not None:
+            self.join(self.together)
         self.finished_at = None
         self.deadline_met = None
         self.slot_id = None
@@ -456,6 +482,7 @@ class Session:
         self.message = limits.writable(message)
         self.finished_at = now
         self.deadline_met = self._met_deadline(pool_time)
+        self.leave_set()
         self.forget_secret()
 
     def _met_deadline(self, pool_time: float) -> bool | None:
@@ -486,6 +513,9 @@ class Session:
             self,
             host_uuid=self.host_uuid,
             **(self.place._asdict() if self.place else {}),
+            set_id=self.set_id,
+            set_size=self.set_size,
+            set_placement=self.set_placement,
             endpoints=self.endpoints if ready or told else (),
             secret=self.secret if told else "",
             secret_sha256=(
@@ -513,13 +543,17 @@ class Session:
         members["end"] = "" if state in states.LIVE else state
         # The lost part of these is not recorded, so all of them count as lost.
         members["lost_bytes"] = record.former_input_bytes
-        return cls(
+        session = cls(
             row_id=record.id,
             job_id=record.id,
             host_uuid=host_uuid,
             front_doors=front_doors(door),
             **members,
         )
+        together = member_sets.read(record.reason, record.message)
+        if together is not None and session.live:
+            session.join(together)
+        return session
 
 
 def requested(
