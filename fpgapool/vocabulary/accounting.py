@@ -22,6 +22,8 @@ QUOTAS: typing.Final = {
     "group_clients": "Clients that the project has attached to groups.",
     "max_priority": "Maximum priority when sessions compete with those of"
     " other projects; `in_use` is always 0.",
+    "reservation_slots": "Slots of the project's reservations that have not"
+    " ended.",
 }
 #: The value of a limit that means unlimited.
 UNLIMITED = -1

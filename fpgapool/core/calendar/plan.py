@@ -22,13 +22,13 @@ class Wanted(typing.NamedTuple):
     """What a reservation needs.
 
     :param spans: its times, in order.
-    :param count: the number of slots that it has in each of them.
+    :param slots: the number of slots that it has in each of them.
     :param fitting: the slots that it may have.
     """
 
     key: str
     spans: tuple[times.Span, ...]
-    count: int
+    slots: int
     fitting: frozenset[model.SlotId]
 
     def later(self, delay_s: float) -> "Wanted":
@@ -102,7 +102,7 @@ class Plan:
             if free_from.get(slot_id, -math.inf) <= start_s
             and all(self.is_free(slot_id, span) for span in wanted.spans)
         ]
-        if len(able) < wanted.count:
+        if len(able) < wanted.slots:
             return None
         able.sort(
             key=lambda slot_id: (
@@ -112,7 +112,7 @@ class Plan:
                 slot_id,
             )
         )
-        return tuple(able[: wanted.count])
+        return tuple(able[: wanted.slots])
 
     def _free_since_s(self, slot_id: model.SlotId, time_s: float) -> float:
         taken = self._taken.get(slot_id, ())
@@ -137,10 +137,10 @@ class Plan:
             if key not in keys:
                 found.bind(key, self._spans[key], slots)
         for one in moving:
-            slots_now = found.find(one, free_from)
-            if slots_now is None:
+            chosen = found.find(one, free_from)
+            if chosen is None:
                 return None
-            found.bind(one.key, one.spans, slots_now)
+            found.bind(one.key, one.spans, chosen)
         return found
 
     def next_start_s(
@@ -155,7 +155,7 @@ class Plan:
         :returns: None if there is none, or it takes too long to find.
         """
         first_s = wanted.spans[0].start_s
-        if len(wanted.fitting) < wanted.count:
+        if len(wanted.fitting) < wanted.slots:
             return None
         starts = {free_from[id_] for id_ in wanted.fitting if id_ in free_from}
         for slot_id in wanted.fitting:

@@ -134,7 +134,7 @@ def test_no_slot_is_promised_twice(seed: int) -> None:
             wants[key] = wanted
         else:
             next_s = plan.next_start_s(wanted, {}, 1e9)
-            if len(fitting) >= wanted.count:
+            if len(fitting) >= wanted.slots:
                 assert next_s is not None
                 assert next_s > start_s
                 assert plan.find(wanted.later(next_s - start_s), {})
@@ -150,7 +150,7 @@ def test_no_slot_is_promised_twice(seed: int) -> None:
 def _check(plan: plans.Plan, wants: dict[str, plans.Wanted]) -> None:
     assert plan.bound.keys() == wants.keys()
     for key, wanted in wants.items():
-        assert len(set(plan.bound[key])) == wanted.count
+        assert len(set(plan.bound[key])) == wanted.slots
         assert wanted.fitting.issuperset(plan.bound[key])
         for other, its in wants.items():
             if other != key and set(plan.bound[key]) & set(plan.bound[other]):
