@@ -17,9 +17,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import sqlalchemy as sa
 from oslo_log import log as logging
 
+from fpgapool.db import models
 from fpgapool.db import records
+from fpgapool.db import rows
 from fpgapool.vocabulary import reservation
 
 LOG = logging.getLogger(__name__)
@@ -136,6 +139,23 @@ def read(record: records.ReservationRecord) -> Reservation | None:
             return entry
         LOG.error("Row %d of reservations is not understood", record.device_id)
     return None
+
+
+def fetch(
+    connection: sa.Connection, project_id: str | None
+) -> list[Reservation]:
+    """Return the reservations of a project; None: of all."""
+    found = rows.read(
+        connection,
+        records.ReservationRecord,
+        models.reservations.c.device_id < 0,
+    )
+    entries = (read(one) for one in found)
+    return [
+        one
+        for one in entries
+        if one is not None and project_id in (None, one.project_id)
+    ]
 
 
 class Numbers:

@@ -25,6 +25,8 @@ QUOTAS: typing.Final = {
     "reservation_slots": "Slots of the project's reservations that have not"
     " ended.",
 }
+#: The microversions since which the API has the resources that 1.0 had not.
+QUOTAS_SINCE: typing.Final = {"reservation_slots": (1, 3)}
 #: The value of a limit that means unlimited.
 UNLIMITED = -1
 MAX_LIMIT = 2**63 - 1

@@ -47,7 +47,7 @@ MAX_SPANS = 10_000
 MIN_LENGTH_S = 60.0
 #: How far ahead the last end may be.
 HORIZON_S = 366 * 86400.0
-MAX_HOSTS = 1000
+MAX_HOSTS = 100
 #: Default of ``grace_s``.
 GRACE_S = 900.0
 #: A reservation that is over is kept for so long.

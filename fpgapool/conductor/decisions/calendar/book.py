@@ -109,9 +109,7 @@ class Calendar:
         wanted: Mapping[str, Any],
         now: float,
     ) -> stored.Reservation:
-        """Return a new reservation, which has no slots yet.
-
-        """
+        """Return a new reservation, which has no slots yet."""
         return stored.Reservation(
             number=0,
             id=reservation_id,
