@@ -69,6 +69,12 @@ def main(arguments: list[str]) -> int:
         help="in which schedules projects have budgets",
     )
     parser.add_argument(
+        "--reservations",
+        choices=tuple(_WHICH),
+        default="some",
+        help="in which schedules slots are reserved by calendar",
+    )
+    parser.add_argument(
         "--verbose", action="store_true", help="say what became of each"
     )
     parser.add_argument(
@@ -179,6 +185,7 @@ def _drawn(
     groups: bool | None = None,
     preempts: bool | None = None,
     budgets: bool | None = None,
+    reserves: bool | None = None,
 ) -> typing.Any:
     from tests.world import faults
     from tests.world import schedule as schedules
@@ -189,6 +196,8 @@ def _drawn(
         preempts = _WHICH[options.preemption]
     if budgets is None:
         budgets = _WHICH[options.budgets]
+    if reserves is None:
+        reserves = _WHICH[options.reservations]
     return schedules.draw(
         seed,
         list(faults.FAULTS),
@@ -197,6 +206,7 @@ def _drawn(
         groups=groups,
         preempts=preempts,
         budgets=budgets,
+        reserves=reserves,
     )
 
 
@@ -254,6 +264,7 @@ def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
             groups=bug.groups or None,
             preempts=bug.preempts or None,
             budgets=bug.budgets or None,
+            reserves=bug.reserves or None,
         )
         drawn = map(draw, itertools.count(1))
         play = _player(content, options)

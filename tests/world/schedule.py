@@ -33,6 +33,8 @@ _BOARDS = [number for number, slots in enumerate(SLOTS) if slots]
 _PREEMPTING = (7, (0, 5))
 #: Of so many seeds, this one has budgets.
 _BUDGETED = (5, 3)
+#: Of so many seeds, this one has reservations.
+_RESERVED = (5, 1)
 #: One of so many, also none of those, has far more or less output than input.
 _SCALING_EVERY = 6
 _SCALING = tuple(driver.RATIOS)
@@ -198,6 +200,7 @@ class Schedule:
     :ivar fails: shares of transactions that fail before and after.
     :ivar preempts: sessions take slots from others.
     :ivar budgets: projects have budgets, and use them up.
+    :ivar reserves: operators reserve slots by calendar.
     """
 
     seed: int
@@ -207,6 +210,7 @@ class Schedule:
     fails: tuple[float, float] = (0.0, 0.0)
     preempts: bool = False
     budgets: bool = False
+    reserves: bool = False
     groups: tuple[Group, ...] = ()
     changes: tuple[Change, ...] = ()
     guests: tuple[Guest, ...] = ()
@@ -225,8 +229,9 @@ class Schedule:
     def text(self) -> str:
         """Return it as JSON, a line for each list."""
         document = dataclasses.asdict(self)
-        if not self.budgets:
-            del document["budgets"]
+        for name in "budgets", "reserves":
+            if not document[name]:
+                del document[name]
         parts = [
             f'"{name}": {json.dumps(part)}'
             for name in _PARTS
@@ -248,6 +253,7 @@ class Schedule:
             fails=tuple(document["fails"]),
             preempts=document.get("preempts", False),
             budgets=document.get("budgets", False),
+            reserves=document.get("reserves", False),
             **parts,
         )
 
@@ -274,6 +280,7 @@ def draw(
     groups: bool | None = None,
     preempts: bool | None = None,
     budgets: bool | None = None,
+    reserves: bool | None = None,
 ) -> Schedule:
     """Return the schedule of a seed.
 
@@ -286,6 +293,8 @@ def draw(
     :param preempts: whether sessions take slots from others; None: in two of
         seven seeds.
     :param budgets: whether projects have budgets; None: in one of five seeds.
+    :param reserves: whether slots are reserved by calendar; None: in one of
+        five seeds.
     """
     rng = random.Random(f"schedule {seed}")
     is_rough = rng.random() < 0.5
@@ -313,7 +322,12 @@ def draw(
     if budgets is None:
         every, which = _BUDGETED
         budgets = seed % every == which
-    schedule = dataclasses.replace(schedule, budgets=budgets)
+    if reserves is None:
+        every, which = _RESERVED
+        reserves = seed % every == which
+    schedule = dataclasses.replace(
+        schedule, budgets=budgets, reserves=reserves
+    )
     return _with_preemption(schedule) if preempts else schedule
 
 
