@@ -22,6 +22,7 @@ from fpgapool.api.handlers import hosts
 from fpgapool.api.handlers import instances
 from fpgapool.api.handlers import pool
 from fpgapool.api.handlers import quotas
+from fpgapool.api.handlers import reservations
 from fpgapool.api.handlers import services
 from fpgapool.api.handlers import sessions
 from fpgapool.api.handlers import shares
@@ -38,6 +39,7 @@ from fpgapool.api.schemas import groups as group_schemas
 from fpgapool.api.schemas import inventory
 from fpgapool.api.schemas import library
 from fpgapool.api.schemas import pool as pool_schemas
+from fpgapool.api.schemas import reservations as reservation_schemas
 from fpgapool.api.schemas import sessions as session_schemas
 from fpgapool.api.schemas import vendordata as vendordata_schemas
 from fpgapool.api.schemas import versions as version_schemas
@@ -494,6 +496,43 @@ ROUTES: tuple[Route, ...] = (
         "DELETE /v1/budgets/{project_id}",
         budgets.delete,
         rights.ADMIN,
+        since="1.3",
+    ),
+    _route(
+        "GET /v1/reservations",
+        reservations.index,
+        rights.PROJECT_READER_OR_ADMIN,
+        since="1.3",
+        **reservation_schemas.INDEX,
+    ),
+    _route(
+        "POST /v1/reservations",
+        reservations.create,
+        rights.PROJECT_MEMBER_OR_ADMIN,
+        since="1.3",
+        body=reservation_schemas.CREATE,
+        response=reservation_schemas.SHOW,
+        status=201,
+    ),
+    _route(
+        "GET /v1/reservations/{reservation_id}",
+        reservations.show,
+        rights.PROJECT_READER_OR_ADMIN,
+        since="1.3",
+        response=reservation_schemas.SHOW,
+    ),
+    _route(
+        "PATCH /v1/reservations/{reservation_id}",
+        reservations.update,
+        rights.PROJECT_MEMBER_OR_ADMIN,
+        since="1.3",
+        body=reservation_schemas.UPDATE,
+        response=reservation_schemas.SHOW,
+    ),
+    _route(
+        "DELETE /v1/reservations/{reservation_id}",
+        reservations.delete,
+        rights.PROJECT_MEMBER_OR_ADMIN,
         since="1.3",
     ),
     _route(

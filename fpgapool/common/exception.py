@@ -179,6 +179,20 @@ class InvalidBudget(FpgapoolException):
     msg_fmt = "The budget is invalid: {reason}"
 
 
+class ReservationRefused(FpgapoolException):
+    """This reservation is not possible; the code says why."""
+
+    code = codes.INVALID_RESERVATION
+    msg_fmt = "The reservation is not possible: {reason}"
+
+
+class ReservationNotFound(FpgapoolException):
+    """The reservation does not exist."""
+
+    code = codes.RESERVATION_NOT_FOUND
+    msg_fmt = "Reservation {reservation_id} was not found."
+
+
 class BitstreamRefused(FpgapoolException):
     """This change to a bitstream is not allowed; the code says why."""
 

@@ -160,6 +160,9 @@ gauge fpgapool_conductor_devices{admin_state} = devices
 gauge fpgapool_conductor_reservations{state} = reservations
     Slots that instances have reserved: ready, or pending while no usable slot
     is free for the reservation.
+gauge fpgapool_conductor_calendar_reservations{state} = calendar
+    Reservations by calendar by state: scheduled, at_risk, active, failed,
+    released, ended.
 gauge fpgapool_conductor_local_reserve_slots{state} = local_reserve
     Slots that strategies may keep for sessions of their own hosts: kept, or
     open to others because local sessions need fewer.

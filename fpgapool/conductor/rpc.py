@@ -11,6 +11,7 @@ from fpgapool.conductor.calls import audits
 from fpgapool.conductor.calls import budgets
 from fpgapool.conductor.calls import groups
 from fpgapool.conductor.calls import operators
+from fpgapool.conductor.calls import reservations
 from fpgapool.conductor.calls import services
 from fpgapool.conductor.calls import sessions
 from fpgapool.rpcapi import conductor as conductor_rpcapi
@@ -21,6 +22,7 @@ class ConductorManager(
     groups.GroupCalls,
     operators.OperatorCalls,
     budgets.BudgetCalls,
+    reservations.ReservationCalls,
     audits.AuditCalls,
     services.ServiceCalls,
 ):

@@ -136,6 +136,18 @@ other projects, under ``[scheduler] preempt``. Higher priorities count as this
 value there; within the project, they apply in full.
 """,
     ),
+    cfg.IntOpt(
+        "reservation_slots",
+        default=0,
+        min=-1,
+        max=2**31 - 1,
+        help="""
+Maximum total number of slots of a project's reservations by calendar that have
+not ended. Requests for more are refused with ``QUOTA_EXCEEDED``; those of
+administrators are not. By default only administrators can reserve slots, for
+any project: reserved slots are taken from all others, whoever waits.
+""",
+    ),
     cfg.FloatOpt(
         "refresh_interval_s",
         default=60,

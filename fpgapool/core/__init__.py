@@ -36,6 +36,8 @@ Packages, each with an overview of its own:
     How many slots each group should have.
 ``rules``
     What each event changes in queues and topology.
+``calendar``
+    Slots that projects have reserved for a time.
 
 ``ordered`` has sorted containers; ``native`` has the decorator of compiled
 classes.

@@ -124,6 +124,21 @@ class ReservationsChanged(Event):
 
 
 @model.value
+class CalendarChanged(Event):
+    """The slots that are reserved by calendar, now and soon.
+
+    :param owners: the owner of each slot that is reserved now; see
+        :func:`fpgapool.core.calendar.promises.owner_of`. No other job keeps
+        it.
+    :param until_s: the next time at which each slot is reserved: until then,
+        only jobs may have it that end in time, or that can move.
+    """
+
+    owners: tuple[tuple[model.SlotId, str], ...] = ()
+    until_s: tuple[tuple[model.SlotId, float], ...] = ()
+
+
+@model.value
 class SlotFaulty(Event):
     """A slot is out of use until :class:`SlotRestored`."""
 

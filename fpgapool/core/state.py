@@ -19,7 +19,8 @@ Then :meth:`PoolState.step` decides, in this order:
    members leave.
 3. Jobs that have waited too long leave the queue.
 4. One pass runs: reserved and promised slots first, then due sets, then the
-   strategy. Jobs that yielded their slots are queued again after it.
+   strategy, then slots that are reserved later, for jobs that end before. Jobs
+   that yielded their slots are queued again after it.
 5. Holders leave if they exceeded their claims, reached a chunk border, or
    serve a group while a session waits. Only after the pass is it known which
    jobs still wait.
@@ -420,6 +421,9 @@ class PoolState:
             self._assign_all()
             if view.accounts is not None and view.accounts.turns:
                 self._assign_last(view.accounts)
+            if self._reservations.promises.until_s:
+                while turn := self._program(self._reservations.serve_short()):
+                    self._holders.pass_turn(turn)
         self._outcome.pass_due = False
         self._look_s = self._next_look_s()
         jobs.look_s = math.inf
@@ -520,6 +524,10 @@ class PoolState:
         self._reservations.set_reservable(event.device_id, event.count)
         self._admission.see_shapes()
 
+    def _on_calendar(self, event: events.CalendarChanged) -> None:
+        self._reservations.set_promised(event)
+        self._admission.see_shapes()
+
     def _settle_reservations(self) -> None:
         while self._reservations.unsettled:
             changes, leaving = self._reservations.settle()
@@ -602,6 +610,7 @@ class PoolState:
             events.DrainRequested: self._hardware.on_drain_requested,
             events.ReservableSlotsChanged: self._on_reservable,
             events.ReservationsChanged: self._reservations.set_wanted,
+            events.CalendarChanged: self._on_calendar,
             events.SlotFaulty: self._hardware.on_slot_marked,
             events.SlotRestored: self._hardware.on_slot_marked,
             events.TestRequested: self._holders.on_test_requested,

@@ -293,7 +293,8 @@ class PoolView:
         :returns: whether either has changed, so that jobs may need other
             groups.
         """
-        keeps = bool(self.reservations.reservable)
+        reservations = self.reservations
+        keeps = bool(reservations.reservable or reservations.promises.until_s)
         known = self.slots.known_shapes() if keeps else frozenset[str]()
         changed = (keeps, known) != (self._keeps, self._known_shapes)
         self._keeps, self._known_shapes = keeps, known

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from fpgapool.db import calendar
 from fpgapool.db import records
 
 
@@ -52,6 +53,9 @@ class ProjectUse:
     groups: list[records.GroupRecord]
     group_clients: list[records.GroupClientRecord]
     quotas: list[records.QuotaRecord]
+    reservations: list[calendar.Reservation] = dataclasses.field(
+        default_factory=list
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

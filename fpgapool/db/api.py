@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from oslo_db import exception as oslo_exception
 from sqlalchemy import exc as sa_exc
 
+from fpgapool.db import calendar as db_calendar
 from fpgapool.db import connected
 from fpgapool.db import hardware
 from fpgapool.db import leadership
@@ -328,6 +329,7 @@ class Database(connected.Connected):
                     QuotaRecord,
                     models.quotas.c.project_id == project_id,
                 ),
+                reservations=db_calendar.fetch(connection, project_id),
             )
 
     def holdings(self, deleted_before: float) -> Holdings:
@@ -437,6 +439,16 @@ class Database(connected.Connected):
         return self._read(
             QuotaRecord, models.quotas.c.project_id == project_id
         )
+
+    def calendar(
+        self, project_id: str | None = None
+    ) -> list[db_calendar.Reservation]:
+        """Return the reservations by calendar, in no particular order.
+
+        :param project_id: their project; None: any.
+        """
+        with self._transaction() as connection:
+            return db_calendar.fetch(connection, project_id)
 
     # Hardware.
 

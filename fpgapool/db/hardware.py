@@ -21,7 +21,9 @@ def inventory(connection: sa.Connection) -> answers.Inventory:
         devices=read(records.DeviceRecord),
         slots=read(records.SlotRecord),
         holders=rows.fetch(connection, _holders(), answers.SlotHolder),
-        reservations=read(records.ReservationRecord),
+        reservations=read(
+            records.ReservationRecord, models.reservations.c.device_id > 0
+        ),
         faults=read(records.FaultRecord, models.faults.c.active.is_(True)),
         projects={
             row.instance_id: row.project_id

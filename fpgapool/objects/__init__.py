@@ -38,6 +38,9 @@ from fpgapool.objects.notification import (
 from fpgapool.objects.notification import GroupPayload as GroupPayload
 from fpgapool.objects.notification import HostPayload as HostPayload
 from fpgapool.objects.notification import PlacePayload as PlacePayload
+from fpgapool.objects.notification import (
+    ReservationPayload as ReservationPayload,
+)
 from fpgapool.objects.notification import SessionPayload as SessionPayload
 from fpgapool.objects.notification import SlotPayload as SlotPayload
 from fpgapool.objects.report import AgentReport as AgentReport

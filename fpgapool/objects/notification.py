@@ -104,6 +104,25 @@ class BudgetPayload(base.Payload):
     state: str
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReservationPayload(base.Payload):
+    """A reservation by calendar. Times are in ISO 8601, in UTC.
+
+    :param start_at: the present or next start.
+    :param working_slots: how many of its slots work.
+    """
+
+    reservation_id: str
+    project_id: str
+    name: str
+    accelerator: str
+    slots: int
+    start_at: str
+    end_at: str
+    state: str
+    working_slots: int
+
+
 #: All payloads that a notification may have.
 PAYLOADS = (
     HostPayload,
@@ -113,6 +132,7 @@ PAYLOADS = (
     GroupPayload,
     GroupClientPayload,
     BudgetPayload,
+    ReservationPayload,
 )
 
 

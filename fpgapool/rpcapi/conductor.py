@@ -36,6 +36,7 @@ SINCE = dict.fromkeys(
         *("accelerators_after", "end_sessions", "group_now", "hosts_now"),
         *("note_service", "pool_counts", "pool_hosts", "services_now"),
         *("budgets_after", "get_budget", "get_share", "set_budget"),
+        "set_reservation",
         "usable_groups",
     ),
     "1.1",
@@ -498,6 +499,26 @@ class ConductorAPI(_PoolQuestions):
 
         :param budget: see :func:`fpgapool.vocabulary.budget.checked`; None:
             the default applies.
+        """
+
+    @declared.sent_by("_call")
+    def set_reservation(
+        self,
+        reservation_id: str,
+        wanted: Mapping[str, Any] | None,
+        *,
+        project_id: str = "",
+        user_id: str = "",
+        exempt: bool = False,
+    ) -> None:
+        """Create, change or delete a reservation (call); durable on return.
+
+        :param wanted: members of
+            :data:`fpgapool.vocabulary.reservation.MEMBERS`; of a change only
+            what changes. None: delete it.
+        :param project_id: the owner of a new reservation; empty: it must
+            exist.
+        :param exempt: whether the project's quota does not limit it.
         """
 
     @declared.sent_by("_call")

@@ -32,6 +32,7 @@ from fpgapool.sim import budgets
 from fpgapool.sim import errors
 from fpgapool.sim import models
 from fpgapool.sim import power_caps
+from fpgapool.sim import reserving
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
@@ -160,6 +161,7 @@ def run(
             "preemption requires --engine fluid",
         )
     _check_leaving(scenario, engine, source)
+    for_jobs = base.slots_of(scenario.cluster)[scenario.group_slots :]
     if (
         fair_share
         or preempts
@@ -188,6 +190,7 @@ def run(
             learns=options.learn_overruns
             and any(job.claimed_bytes is not None for job in scenario.jobs),
         ),
+        reserving.changes(scenario, for_jobs, source),
     )
     simulation.run()
     return _all_outcomes(simulation, scenario, source, f"strategies.{name}")
@@ -230,6 +233,10 @@ def _check_leaving(
     if scenario.outages:
         raise errors.InputError(
             source, "outages", "lost hosts require --engine fluid"
+        )
+    if scenario.reservations:
+        raise errors.InputError(
+            source, "reservations", "reservations require --engine fluid"
         )
     for at, job in enumerate(scenario.jobs):
         if _limit_bytes(_first_claim(job)) < job.size_bytes:
@@ -319,6 +326,7 @@ class _Simulation:
     :param quantum_bytes: the minimum input from one border to the next; None:
         jobs keep their slots until they end.
     :param learnt: corrects the claims of projects that exceed them.
+    :param calendar: what is reserved when, latest first.
     """
 
     def __init__(
@@ -331,7 +339,9 @@ class _Simulation:
         quantum_bytes: int | None,
         on_end: Callable[[], None] | None,
         learnt: overruns.Overruns,
+        calendar: list[reserving.Change],
     ) -> None:
+        self._calendar = calendar
         self._on_end = on_end
         self._learnt = learnt
         self._caps = events.PowerCapsChanged(caps)
@@ -412,6 +422,8 @@ class _Simulation:
                 batch += self._change_hosts(now)
             if self._budgets is not None:
                 batch += self._budgets.changes(now)
+            while self._calendar and self._calendar[-1].time_s <= now:
+                batch.append(self._calendar.pop().event)
             while self._arrival_s <= now:
                 batch.append(self._arrive())
             if self._wake_s <= now:
@@ -440,6 +452,7 @@ class _Simulation:
             and (
                 self._wake_s < math.inf
                 or bool(self._host_changes)
+                or bool(self._calendar)
                 or self._budget_s() < math.inf
             )
         )
@@ -457,11 +470,16 @@ class _Simulation:
         wake_s, arrival_s = self._wake_s, self._arrival_s
         ready_s = self._programming[0][0] if self._programming else math.inf
         first_s = wake_s if wake_s < ready_s else ready_s
-        host_s = math.inf
+        change_s = math.inf
         if self._host_changes:
-            host_s = self._host_changes[-1].time_s
-            if host_s < first_s:
-                first_s = host_s
+            change_s = self._host_changes[-1].time_s
+            if change_s < first_s:
+                first_s = change_s
+        if self._calendar:
+            # There are no outages then.
+            change_s = self._calendar[-1].time_s
+            if change_s < first_s:
+                first_s = change_s
         budget_s = self._budget_s()
         if budget_s < first_s:
             first_s = budget_s
@@ -471,7 +489,7 @@ class _Simulation:
             return first_s
         last_s = first_s
         end_s = first_s + instants.tolerance_s(first_s)
-        for time_s in (wake_s, ready_s, host_s, budget_s):
+        for time_s in (wake_s, ready_s, change_s, budget_s):
             if last_s < time_s <= end_s:
                 last_s = time_s
         at = self._come
@@ -622,7 +640,34 @@ class _Simulation:
                 if granted.job.set_id is not None:
                     # All jobs of its set begin now.
                     self._work(order.slot_id, granted, now)
+            elif (
+                isinstance(order, instructions.Requeue)
+                and order.reason == codes.RESERVED
+            ):
+                batch.append(self._make_room(order, now))
         return batch
+
+    def _make_room(
+        self, order: instructions.Requeue, now: float
+    ) -> events.Event:
+        """Stop a job whose slot is reserved now; it is queued already."""
+        number, held = next(
+            (number, held)
+            for number, held in enumerate(self._holdings)
+            if held is not None and held.generation == order.generation_lost
+        )
+        programming = [one for one in self._programming if one[1] == number]
+        if programming:
+            self._programming.remove(programming[0])
+            heapq.heapify(self._programming)
+            if self._budgets is not None:
+                self._charge(number, held.job, now, 0.0)
+            self._programmed[number] = None
+            self._holdings[number] = None
+            self.waiting[held.job.id] = held.job
+        else:
+            self._stop(number, now)
+        return events.JobProgress(held.job.id, held.done_bytes)
 
     def _leave(
         self, order: instructions.Yield, now: float

@@ -22,7 +22,11 @@ QUOTAS: typing.Final = {
     "group_clients": "Clients that the project has attached to groups.",
     "max_priority": "Maximum priority when sessions compete with those of"
     " other projects; `in_use` is always 0.",
+    "reservation_slots": "Slots of the project's reservations that have not"
+    " ended.",
 }
+#: The microversions since which the API has the resources that 1.0 had not.
+QUOTAS_SINCE: typing.Final = {"reservation_slots": (1, 3)}
 #: The value of a limit that means unlimited.
 UNLIMITED = -1
 MAX_LIMIT = 2**63 - 1

@@ -120,6 +120,12 @@ INVALID_BUDGET = _code(
     "range.",
     400,
 )
+INVALID_RESERVATION = _code(
+    "INVALID_RESERVATION",
+    "The times, the number of slots or another member of a reservation make "
+    "no sense, or cannot change any more.",
+    400,
+)
 INVALID_GOAL = _code(
     "INVALID_GOAL",
     "The goal of a group must be a rate, or a deadline and a number of "
@@ -231,6 +237,17 @@ BUDGET_EXHAUSTED = _code(
     429,
     waits=True,
 )
+RESERVATION_CONFLICT = _code(
+    "RESERVATION_CONFLICT",
+    "Fewer slots than the reservation wants are left beside all earlier "
+    "promises; the message has the next time that fits.",
+    409,
+)
+TOO_MANY_RESERVATIONS = _code(
+    "TOO_MANY_RESERVATIONS",
+    "The pool has as many reservations as it can keep.",
+    503,
+)
 QUOTAS_IN_KEYSTONE = _code(
     "QUOTAS_IN_KEYSTONE",
     "The quotas of this pool are set in Keystone, not through the API.",
@@ -287,8 +304,8 @@ NO_IDLE_SLOT = _code(
 )
 SLOTS_RESERVED = _code(
     "SLOTS_RESERVED",
-    "Slots that fit are reserved by instances, or kept free so that "
-    "instances can reserve them.",
+    "Slots that fit are reserved by instances or by calendar, or kept free "
+    "for reservations.",
     waits=True,
 )
 REMOTE_LIMIT = _code(
@@ -778,6 +795,11 @@ PROJECT_NOT_FOUND = _code(
     "PROJECT_NOT_FOUND",
     "The quota or budget belongs to another project, and only "
     "administrators can see it.",
+    404,
+)
+RESERVATION_NOT_FOUND = _code(
+    "RESERVATION_NOT_FOUND",
+    "The reservation does not exist or belongs to another project.",
     404,
 )
 BUDGET_NOT_FOUND = _code(

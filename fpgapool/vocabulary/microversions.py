@@ -8,7 +8,7 @@ VERSIONS = (
     "1.0",  # Release 1.0.0.
     "1.1",  # The pool in numbers, and pages of its hosts.
     "1.2",  # Who has a session, why it waits or where it is, all services.
-    "1.3",  # Budgets, shares, and connections of sessions that are next.
+    "1.3",  # Budgets, shares, reservations, connections of next sessions.
 )
 OLDEST = VERSIONS[0]
 NEWEST = VERSIONS[-1]

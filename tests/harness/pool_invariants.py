@@ -15,6 +15,7 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import state as pool_state
 from fpgapool.core import view as pool_view
+from fpgapool.core.calendar import promises
 from fpgapool.core.queues import columns as job_columns
 from fpgapool.core.queues import queued
 from fpgapool.core.queues import sharing
@@ -291,7 +292,23 @@ def _check_reservations(view: pool_view.PoolView) -> None:
         for bound in book.bound.values()
         for slot_id, instance_id in bound.items()
     }
-    _equal("reserved once", table.reserved, flat)
+    by_calendar = {
+        slot_id: owner
+        for slot_id, owner in book.promises.owners.items()
+        if slot_id in table.slots
+    }
+    _equal("reserved once", table.reserved, {**flat, **by_calendar})
+    _equal("reserved for one", by_calendar.keys() & flat.keys(), set())
+    for slot_id, owner in by_calendar.items():
+        hold = table.assignments.get(slot_id)
+        # Nobody is taken from a silent host.
+        if (
+            hold is not None
+            and hold.record is not None
+            and not hold.revoked
+            and table.slots[slot_id].host.up
+        ):
+            _equal("owner", _owner(hold.record.job), owner)
     _equal("reserved slots", sum(map(len, book.bound.values())), len(flat))
     _equal("known since", set(book.since), set(flat))
     for host in table.hosts.values():
@@ -310,8 +327,12 @@ def _check_reservations(view: pool_view.PoolView) -> None:
     waiting_keys = sorted(
         record.key
         for record in view.jobs.records.values()
-        if record.group is not None and record.job.instance_id is not None
+        for wanted in (record.job.instance_id, _owner(record.job))
+        if record.group is not None
+        and wanted is not None
+        and (wanted == record.job.instance_id or wanted in view.jobs.owners)
     )
+    _equal("owners", view.jobs.owners, set(book.promises.owners.values()))
     _equal(
         "jobs of instances",
         sorted(
@@ -324,10 +345,26 @@ def _check_reservations(view: pool_view.PoolView) -> None:
     )
 
 
+def _owner(job: model.Job) -> str:
+    """The owner for whom slots are reserved by calendar, if any are."""
+    return promises.owner_of(job.project, job.accelerator)
+
+
 def _check_device(view: pool_view.PoolView, device: model.DeviceSpec) -> None:
     """Reservations have what there is, and nothing is kept beyond them."""
     book, table = view.reservations, view.slots
-    own = [table.slots[slot.id] for slot in device.slots]
+    calendar = book.promises.owners.keys() | book.promises.until_s.keys()
+    for slot_id in {slot.id for slot in device.slots} & calendar:
+        _equal(
+            "kept until",
+            table.slots[slot_id].kept,
+            slot_id in book.promises.until_s,
+        )
+    own = [
+        table.slots[slot.id]
+        for slot in device.slots
+        if slot.id not in calendar
+    ]
     bound = book.bound.get(device.id, {})
     wanted = book.wanted.get(device.id, {})
     if not bound.keys() <= {slot.id for slot in own}:
@@ -370,14 +407,17 @@ def _check_queue(
     for key in keys:
         record = view.record(key[-1])
         job = record.job
-        _equal("instance", job.instance_id, instance_id)
+        if instance_id != _owner(job):
+            _equal("instance", job.instance_id, instance_id)
         _equal("accelerator", job.accelerator, accelerator)
         if view.is_held(job.project):
             continue
         for slot in filter(view.power.allows, idle.values()):
             avoiding = record.group.avoiding if record.group else ()
-            if slot.id not in avoiding and view.accelerators[accelerator].fits(
-                slot.spec.shape
+            if (
+                slot.id not in avoiding
+                and view.accelerators[accelerator].fits(slot.spec.shape)
+                and view.reservations.promises.allows(job, slot)
             ):
                 raise InvariantError(f"job {job.id} waits for slot {slot.id}")
 

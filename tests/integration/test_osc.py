@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import pathlib
@@ -481,6 +482,42 @@ def test_budgets_by_the_names_of_projects(
     assert fpga("admin", "budget", "delete", name).status == 0
     last = fpga("member", "budget", "show")
     assert (last.status, "no budget" in last.errors) == (1, True)
+
+
+@pytest.mark.long
+def test_reservations(fpga: Command, personas: Any) -> None:
+    """Refused beyond the quota, made by an administrator, changed, deleted."""
+    wanted = (
+        *("reservation", "create", "--accelerator", "copy", "--slots", "1"),
+        *("--start", _days_ahead(8), "--end", _days_ahead(9)),
+    )
+    refused = fpga("member", *wanted)
+    assert (refused.status, "(QUOTA_EXCEEDED)" in refused.errors) == (1, True)
+    project = personas.member.project
+    name = f"night-{uuid.uuid4().hex[:8]}"
+    created = fpga(
+        *("admin", *wanted, "--name", name, "--project", project.name),
+        *("-f", "json"),
+    ).document
+    assert created["project_id"] == project.id
+    assert created["state"] == "scheduled"
+    too_many = fpga("admin", *wanted[:4], "--slots", "99", *wanted[6:])
+    assert "(RESERVATION_CONFLICT)" in too_many.errors
+    changed = fpga(
+        *("member", "reservation", "set", name, "--end", _days_ahead(10)),
+        *("-f", "json"),
+    ).document
+    shown = fpga("reader", "reservation", "show", name, "-f", "json")
+    assert shown.document["end_at"] == changed["end_at"]
+    listed = fpga("reader", "reservation", "list", "-f", "json").document
+    assert created["id"] in {one["ID"] for one in listed}
+    assert fpga("reader", "reservation", "delete", name).status == 1
+    assert fpga("member", "reservation", "delete", name).status == 0
+
+
+def _days_ahead(days: int) -> str:
+    now = datetime.datetime.now(datetime.UTC)
+    return (now + datetime.timedelta(days=days)).isoformat()
 
 
 @pytest.mark.long

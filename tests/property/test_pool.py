@@ -19,6 +19,7 @@ from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import state
+from fpgapool.core.calendar import promises
 from fpgapool.core.sizing import elasticity
 from fpgapool.core.sizing import goals
 from fpgapool.core.sizing import groups as group_sizes
@@ -127,6 +128,8 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         # are wanted of each device.
         self.reserved: dict[int, str] = {}
         self.wanted: dict[int, dict[str, int]] = {}
+        # What is reserved by calendar: owners now, and times later.
+        self.calendar = events.CalendarChanged()
         self.strategy = checked.CheckedStrategy(*settings)
         self.pool = self.new_pool(self.strategy)
         self.add(events.AcceleratorsChanged(hosts.ACCELERATORS))
@@ -310,6 +313,27 @@ class PoolMachine(stateful.RuleBasedStateMachine):
                     for device, wanted in sorted(self.wanted.items())
                 ),
                 tuple(sorted(former.items())),
+            )
+        )
+
+    @stateful.rule(
+        owners=st.dictionaries(
+            slot_ids, st.sampled_from(ACCELERATOR_NAMES), max_size=4
+        ),
+        until_s=st.dictionaries(
+            slot_ids, st.sampled_from([0.0, 0.5, 30.0]), max_size=4
+        ),
+    )
+    def change_calendar(
+        self, owners: dict[int, str], until_s: dict[int, float]
+    ) -> None:
+        self.add(
+            events.CalendarChanged(
+                tuple(
+                    (slot_id, promises.owner_of("", name))
+                    for slot_id, name in owners.items()
+                ),
+                tuple((id_, self.now + s) for id_, s in until_s.items()),
             )
         )
 
@@ -539,6 +563,8 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             match event:
                 case events.JobSubmitted(job):
                     self.waiting.add(job.id)
+                case events.CalendarChanged():
+                    self.calendar = event
                 case events.DeviceEnabled(device_id):
                     self.barred.discard(device_id)
                     self.draining.discard(device_id)
@@ -580,7 +606,8 @@ class PoolMachine(stateful.RuleBasedStateMachine):
                 case instructions.Revoke(slot_id, job_id, _, reason):
                     assert self.held[job_id] == slot_id
                     if reason == codes.RESERVED:
-                        assert self.is_stateless(job_id)
+                        owned = slot_id in dict(self.calendar.owners)
+                        assert owned or self.is_stateless(job_id)
                 case instructions.Yield(slot_id, job_id, _, _):
                     assert self.held[job_id] == slot_id
                     assert self.pool.assignments()[slot_id].revoked
@@ -593,9 +620,19 @@ class PoolMachine(stateful.RuleBasedStateMachine):
 
     def check_reserved(self, slot_id: int, job_id: int) -> None:
         """A job may have this slot, as far as reservations are concerned."""
+        job = self.jobs[job_id]
+        mine = promises.owner_of(job.project, job.accelerator)
+        assert dict(self.calendar.owners).get(slot_id, mine) == mine
+        slot = self.pool.view.slots.slots[slot_id]
+        until_s = dict(self.calendar.until_s).get(slot_id)
+        if until_s is not None:
+            accelerator = self.pool.view.accelerators[job.accelerator]
+            least_s = job.claimed_bytes / accelerator.peak_bytes_per_s
+            assert accelerator.stateless or self.now + least_s <= until_s
+            return
         owner = self.reserved.get(slot_id)
-        assert owner in (None, self.jobs[job_id].instance_id)
-        if owner is None and self.pool.view.slots.slots[slot_id].kept:
+        assert owner in (None, job.instance_id)
+        if owner is None and slot.kept:
             assert self.is_stateless(job_id)
 
     def is_stateless(self, job_id: int) -> bool:

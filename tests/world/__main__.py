@@ -75,6 +75,12 @@ def main(arguments: list[str]) -> int:
         help="which schedules have sets of sessions",
     )
     parser.add_argument(
+        "--reservations",
+        choices=tuple(_WHICH),
+        default="some",
+        help="in which schedules slots are reserved by calendar",
+    )
+    parser.add_argument(
         "--verbose", action="store_true", help="say what became of each"
     )
     parser.add_argument(
@@ -186,6 +192,7 @@ def _drawn(
     preempts: bool | None = None,
     budgets: bool | None = None,
     sets: bool | None = None,
+    reserves: bool | None = None,
 ) -> typing.Any:
     from tests.world import faults
     from tests.world import schedule as schedules
@@ -198,6 +205,8 @@ def _drawn(
         budgets = _WHICH[options.budgets]
     if sets is None:
         sets = _WHICH[options.sets]
+    if reserves is None:
+        reserves = _WHICH[options.reservations]
     return schedules.draw(
         seed,
         list(faults.FAULTS),
@@ -207,6 +216,7 @@ def _drawn(
         preempts=preempts,
         budgets=budgets,
         sets=sets,
+        reserves=reserves,
     )
 
 
@@ -265,6 +275,7 @@ def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
             preempts=bug.preempts or None,
             budgets=bug.budgets or None,
             sets=bug.sets or None,
+            reserves=bug.reserves or None,
         )
         drawn = map(draw, itertools.count(1))
         play = _player(content, options)

@@ -34,6 +34,8 @@ from fpgapool.conductor.decisions.assignments import serving
 from fpgapool.conductor.decisions.budgets import book
 from fpgapool.conductor.decisions.budgets import keeping
 from fpgapool.conductor.decisions.budgets import rules
+from fpgapool.conductor.decisions.calendar import book as calendar_book
+from fpgapool.conductor.decisions.calendar import keeping as calendar_keeping
 from fpgapool.conductor.decisions.hardware import operators
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import group_book
@@ -44,6 +46,7 @@ from fpgapool.conductor.runtime import sender
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core.calendar import plan as plans
 from fpgapool.core.queues import sharing
 from fpgapool.core.rules import admission
 from fpgapool.core.rules import holders
@@ -69,6 +72,7 @@ class Bug:
     :ivar preempts: sessions take slots from others in all schedules.
     :ivar budgets: projects have budgets in all schedules.
     :ivar sets: all schedules have sets of sessions.
+    :ivar reserves: slots are reserved by calendar in all schedules.
     """
 
     plant: _Plant
@@ -77,6 +81,7 @@ class Bug:
     preempts: bool
     budgets: bool
     sets: bool
+    reserves: bool
 
     def seen_in(self, result: run.Result) -> str | None:
         """Return what a world says of it, if it does, in one line."""
@@ -94,10 +99,13 @@ def _bug(
     preempts: bool = False,
     budgets: bool = False,
     sets: bool = False,
+    reserves: bool = False,
 ) -> Callable[[_Plant], _Plant]:
     def note(plant: _Plant) -> _Plant:
         name = plant.__name__.replace("_", "-")
-        BUGS[name] = Bug(plant, problem, groups, preempts, budgets, sets)
+        BUGS[name] = Bug(
+            plant, problem, groups, preempts, budgets, sets, reserves
+        )
         return plant
 
     return note
@@ -107,6 +115,7 @@ _group_bug = functools.partial(_bug, groups=True)
 _preemption_bug = functools.partial(_bug, preempts=True)
 _budget_bug = functools.partial(_bug, budgets=True)
 _set_bug = functools.partial(_bug, sets=True)
+_calendar_bug = functools.partial(_bug, reserves=True)
 
 
 @_bug("a drained device has a holder")
@@ -815,3 +824,32 @@ def others_of_a_set_keep_their_slots_when_one_ends() -> None:
         holding._sets.let_go(one)
 
     holders.Holders._dissolve = keep  # type: ignore[method-assign]
+
+
+@_calendar_bug("a reserved slot is not its owner's")
+def the_core_does_not_hear_of_the_calendar() -> None:
+    calendar_book.Calendar.event = (  # type: ignore[method-assign]
+        lambda *_args: events.CalendarChanged()
+    )
+
+
+@_calendar_bug("a reservation is not kept, and its owner is not told")
+def slots_that_fail_keep_their_reservations() -> None:
+    calendar_keeping.CalendarKeeping.working = (  # type: ignore[method-assign]
+        lambda _room, entry: frozenset(entry.bound)
+    )
+
+
+@_calendar_bug("a new leader has forgotten a reservation")
+def reservations_end_with_their_leader() -> None:
+    init = calendar_book.Calendar.__init__
+
+    def forgetful(calendar: calendar_book.Calendar, _rows: object) -> None:
+        init(calendar)
+
+    calendar_book.Calendar.__init__ = forgetful  # type: ignore
+
+
+@_calendar_bug("a slot is promised twice")
+def promises_of_others_do_not_count() -> None:
+    plans.Plan.is_free = lambda *_args: True  # type: ignore[method-assign]

@@ -52,6 +52,7 @@ from tests.chaos import jobs
 from tests.harness import supervised
 from tests.world import broker as brokers
 from tests.world import budgets as world_budgets
+from tests.world import calendar as world_calendar
 from tests.world import database as databases
 from tests.world import driver
 from tests.world import kernel as kernels
@@ -328,6 +329,7 @@ class Pool:
     :param database: an empty one, see :func:`databases.empty`.
     :param preempts: sessions take slots from others.
     :param budgets: projects have budgets.
+    :param reserves: slots are reserved by calendar.
     """
 
     def __init__(
@@ -338,6 +340,7 @@ class Pool:
         *,
         preempts: bool = False,
         budgets: bool = False,
+        reserves: bool = False,
     ) -> None:
         self.kernel = kernel
         self.keys = keys_for(kernel.seed)
@@ -355,6 +358,8 @@ class Pool:
         more: dict[str, dict[str, object]] = {}
         if budgets:
             more |= world_budgets.options(kernel.seed)
+        if reserves:
+            world_calendar.prepare()
         if preempts:
             strategy = strategy_for(kernel.seed)
             more |= {**PREEMPTION, "conductor": {"strategy": strategy}}

@@ -39,6 +39,7 @@ from tests.chaos import jobs
 from tests.chaos import judge
 from tests.world import api
 from tests.world import budgets
+from tests.world import calendar
 from tests.world import database as databases
 from tests.world import faults
 from tests.world import group_invariants
@@ -142,6 +143,7 @@ class World:
             directory,
             preempts=schedule.preempts,
             budgets=schedule.budgets,
+            reserves=schedule.reserves,
         )
         self.pool.apis += [
             api.Api(
@@ -169,6 +171,10 @@ class World:
             self.budgets.install()
         if schedule.sets:
             sets.Watcher(self.watcher).install()
+        if schedule.reserves:
+            calendar.Watcher(
+                self.watcher, lambda: _stored(self.pool.database)
+            ).install()
         self.owners: list[groups.Owner] = []
         self.guests: list[groups.Guest] = []
         self.outcomes: list[clients.Outcome] = []
@@ -196,6 +202,8 @@ class World:
         self._begin_groups()
         if self.schedule.budgets:
             budgets.begin(kernel, pool.insist)
+        if self.schedule.reserves:
+            calendar.begin(kernel, pool.insist)
         for fault in self.schedule.faults:
             kernel.at(fault.begins_s, functools.partial(self._begin, fault))
         if not kernel.run(lambda: not self._busy, CLIENTS_S):
@@ -444,6 +452,9 @@ class World:
             outcomes = [
                 one for one in outcomes if one.code != codes.SET_INCOMPLETE
             ]
+        if schedule.reserves:
+            # Who was let in by its claim and stays too long has to leave.
+            outcomes = [one for one in outcomes if one.code != codes.RESERVED]
         broken = sum(one.kind == "slot-broken" for one in schedule.faults)
         if broken >= sessions.MAX_FAILED_SLOTS:
             # A session may have got one after the other, and ends by that.

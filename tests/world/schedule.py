@@ -43,6 +43,8 @@ _PLACEMENTS_OF: dict[int, tuple[str | None, ...]] = {
     3: (None, *states.PLACEMENTS),
     4: (None, states.SAME_BOARD, states.SAME_HOST),
 }
+#: Of so many seeds, this one has reservations.
+_RESERVED = (5, 1)
 #: One of so many, also none of those, has far more or less output than input.
 _SCALING_EVERY = 6
 _SCALING = tuple(driver.RATIOS)
@@ -235,6 +237,7 @@ class Schedule:
     :ivar fails: shares of transactions that fail before and after.
     :ivar preempts: sessions take slots from others.
     :ivar budgets: projects have budgets, and use them up.
+    :ivar reserves: operators reserve slots by calendar.
     """
 
     seed: int
@@ -244,6 +247,7 @@ class Schedule:
     fails: tuple[float, float] = (0.0, 0.0)
     preempts: bool = False
     budgets: bool = False
+    reserves: bool = False
     groups: tuple[Group, ...] = ()
     changes: tuple[Change, ...] = ()
     guests: tuple[Guest, ...] = ()
@@ -263,8 +267,9 @@ class Schedule:
     def text(self) -> str:
         """Return it as JSON, a line for each list."""
         document = dataclasses.asdict(self)
-        if not self.budgets:
-            del document["budgets"]
+        for name in "budgets", "reserves":
+            if not document[name]:
+                del document[name]
         for visit in document["visits"]:
             # They follow from the sets.
             del visit["of_set"]
@@ -289,6 +294,7 @@ class Schedule:
             fails=tuple(document["fails"]),
             preempts=document.get("preempts", False),
             budgets=document.get("budgets", False),
+            reserves=document.get("reserves", False),
             **parts,
         )
 
@@ -317,6 +323,7 @@ def draw(
     preempts: bool | None = None,
     budgets: bool | None = None,
     sets: bool | None = None,
+    reserves: bool | None = None,
 ) -> Schedule:
     """Return the schedule of a seed.
 
@@ -331,6 +338,8 @@ def draw(
     :param budgets: whether projects have budgets; None: in one of five seeds.
     :param sets: whether there are sets of sessions; None: in one of four
         seeds.
+    :param reserves: whether slots are reserved by calendar; None: in one of
+        five seeds.
     """
     rng = random.Random(f"schedule {seed}")
     is_rough = rng.random() < 0.5
@@ -358,7 +367,12 @@ def draw(
     if budgets is None:
         every, which = _BUDGETED
         budgets = seed % every == which
-    schedule = dataclasses.replace(schedule, budgets=budgets)
+    if reserves is None:
+        every, which = _RESERVED
+        reserves = seed % every == which
+    schedule = dataclasses.replace(
+        schedule, budgets=budgets, reserves=reserves
+    )
     if sets is None:
         every, which = _WITH_SETS
         sets = seed % every == which

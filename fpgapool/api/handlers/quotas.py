@@ -49,6 +49,12 @@ def update(call: calls.Call) -> calls.Answer:
     """Set limits of a project; omitted limits do not change."""
     project_id = call.path["project_id"]
     call.require(call.policy, project_id)
+    for resource in call.body["quota"]:
+        if resource not in _names(call):
+            raise errors.ApiError(
+                codes.INVALID_REQUEST,
+                f"quota.{resource} requires a newer version of the API",
+            )
     limits = {
         # JSON Schema also accepts 1e9 as an integer.
         resource: None if limit is None else int(limit)
@@ -112,7 +118,7 @@ def _limits(
         # Only the leader reads them from Keystone.
         limits = call.ask(lambda leader: leader.get_quota(project_id)) or {}
         unknown = {"limit": None, "source": _FROM_KEYSTONE}
-        return {name: limits.get(name, unknown) for name in accounting.QUOTAS}
+        return {name: limits.get(name, unknown) for name in _names(call)}
     own = {
         one.resource: one.hard_limit
         for one in quotas
@@ -123,8 +129,18 @@ def _limits(
             "limit": own.get(resource, defaults[resource]),
             "source": _FROM_PROJECT if resource in own else _FROM_DEFAULT,
         }
-        for resource in accounting.QUOTAS
+        for resource in _names(call)
     }
+
+
+def _names(call: calls.Call) -> list[str]:
+    """Return the resources that the caller's version of the API has."""
+    since = accounting.QUOTAS_SINCE
+    return [
+        name
+        for name in accounting.QUOTAS
+        if since.get(name, (1, 0)) <= call.version
+    ]
 
 
 def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
@@ -143,4 +159,7 @@ def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
         "group_clients": len(use.group_clients),
         # Sessions do not use up a priority.
         "max_priority": 0,
+        "reservation_slots": sum(
+            one.slots for one in use.reservations if not one.is_over
+        ),
     }

@@ -160,6 +160,7 @@ def _list_all(resource: str, what: str = "") -> str:
 
 _BITSTREAM = "/v1/bitstreams/{bitstream_id}"
 _GROUP = "/v1/groups/{group_id}"
+_RESERVATION = "/v1/reservations/{reservation_id}"
 _SESSION = "/v1/sessions/{session_id}"
 
 BUDGETS_LIST_ALL = _list_all("budgets")
@@ -221,6 +222,16 @@ INSTANCES_ALL_PROJECTS = _right(
     "instances:all_projects",
     "Also revoke the tokens of other projects' instances.",
     "DELETE /v1/instances/{instance_id}/token",
+)
+RESERVATIONS_LIST_ALL = _list_all("reservations")
+RESERVATIONS_ALL_PROJECTS = _right(
+    "reservations:all_projects",
+    "Also access the reservations of other projects, and reserve slots beyond"
+    " a project's quota.",
+    "POST /v1/reservations",
+    f"GET {_RESERVATION}",
+    f"PATCH {_RESERVATION}",
+    f"DELETE {_RESERVATION}",
 )
 SESSIONS_LIST_ALL = _list_all("sessions")
 SESSIONS_ALL_PROJECTS = _right(

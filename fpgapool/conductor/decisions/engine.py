@@ -29,6 +29,7 @@ from fpgapool.conductor.decisions.assignments import serving
 from fpgapool.conductor.decisions.assignments import succession
 from fpgapool.conductor.decisions.budgets import book as budget_book
 from fpgapool.conductor.decisions.budgets import keeping
+from fpgapool.conductor.decisions.calendar import keeping as calendar_keeping
 from fpgapool.conductor.decisions.hardware import accelerators
 from fpgapool.conductor.decisions.hardware import administration
 from fpgapool.conductor.decisions.hardware import hosts
@@ -82,6 +83,7 @@ class Engine:
         self._charging = room(charging.Charging)
         self._serving = room(serving.Serving, _charging=self._charging)
         self._keeping = room(keeping.Keeping, _charging=self._charging)
+        self._calendar = room(calendar_keeping.CalendarKeeping)
         self._succession = room(succession.Succession)
         self._hosts = room(hosts.Hosts, _serving=self._serving)
         self._desks = room(desks.Desks)
@@ -112,6 +114,7 @@ class Engine:
             self._restoring,
             self._desks,
             self._keeping,
+            self._calendar,
             strategy_name,
         )
         #: Each room handles some of the inputs and instructions.
@@ -124,6 +127,7 @@ class Engine:
             self._operators,
             self._groups,
             self._keeping,
+            self._calendar,
             self.pool.probation,
         )
         for one in self.rooms:
@@ -175,6 +179,7 @@ class Engine:
         self._restoring.restore_sessions(snapshot)
         self._groups.restore(snapshot.assignments)
         self._keeping.restore(self._pasts)
+        self._calendar.restore()
         pool.decide()
         self._desks.send_changes()
         pool.outbox.send(*map(effects.AskReport, pool.registry.hosts))
@@ -229,6 +234,7 @@ class Engine:
         self._groups.end_clients(self._desks.absent_clients())
         pool.probation.end_overdue()
         self._keeping.look_at_all()
+        self._calendar.look()
         pool.decide()
         # Must follow decide(): tests use only slots that no session needs.
         pool.probation.begin_due()

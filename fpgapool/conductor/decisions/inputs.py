@@ -190,9 +190,6 @@ class SetReservable(_Awaited):
     slots: int
 
 
-Change = ChangeBitstream | ChangeGroup | Administer | TestNow | SetReservable
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewQuotas:
     """Keystone's limits have changed."""
@@ -218,6 +215,23 @@ class SetBudget:
     project_id: str
     budget: budget_rules.Budget | None
     past: budget_book.Past
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SetReservation(_Awaited):
+    """A reservation by calendar is created, changed or deleted.
+
+    :ivar wanted: members of :data:`fpgapool.vocabulary.reservation.MEMBERS`;
+        of a change only what changes. None: delete it.
+    :ivar project_id: the owner of a new reservation; empty: it must exist.
+    :ivar exempt: whether the project's quota does not limit it.
+    """
+
+    reservation_id: str
+    wanted: Mapping[str, Any] | None
+    project_id: str = ""
+    user_id: str = ""
+    exempt: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -295,6 +309,15 @@ class Query(_Awaited):
     ask: Callable[[Any], Any]
     durable: bool = True
 
+
+Change = (
+    ChangeBitstream
+    | ChangeGroup
+    | Administer
+    | TestNow
+    | SetReservable
+    | SetReservation
+)
 
 Input = (
     Change

@@ -17,6 +17,7 @@ from fpgapool.conductor.decisions import usage
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.budgets import book as budget_book
+from fpgapool.conductor.decisions.calendar import book as calendar_book
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
@@ -79,6 +80,7 @@ class Pool:
         self.budgets = budget_book.BudgetBook(
             settings.default_budget, self.quotas, self.ledger
         )
+        self.calendar = calendar_book.Calendar(snapshot.reservations)
         self.registry = registry.Registry()
         self.catalogue = bitstreams.Catalogue(
             (), snapshot.bitstreams, last_ids[db_api.BitstreamRecord]

@@ -9,6 +9,7 @@ from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import preferences
+from fpgapool.core.calendar import promises
 from fpgapool.core.queues import kinds as job_kinds
 from fpgapool.core.queues import lanes
 from fpgapool.core.queues import queued
@@ -28,7 +29,9 @@ class WaitingJobs(lanes.Lanes):
         those of ``of_hosts``.
     :ivar of_hosts: the groups with jobs of a host, by host; empty unless the
         strategy wants hosts.
-    :ivar of_instances: the keys of waiting jobs, by instance and accelerator.
+    :ivar of_instances: the keys of waiting jobs, by instance and accelerator,
+        and those of the owners of slots that are reserved by calendar.
+    :ivar owners: these owners.
     :ivar patience: when jobs stop waiting for their own host.
     :ivar quiet_until_s: a time before which no timer is due.
     :ivar look_s: when the first job that declined a slot in this pass, or was
@@ -57,6 +60,7 @@ class WaitingJobs(lanes.Lanes):
         self.avoiding: dict[queued.JobGroup, None] = {}
         self.of_hosts: dict[model.HostId, dict[queued.JobGroup, None]] = {}
         self.of_instances: dict[str, dict[str, ordered.KeyQueue]] = {}
+        self.owners: set[str] = set()
         self.patience = ordered.Timers()
         self.limits = ordered.Timers()
         self.ageing = ordered.Timers()
@@ -99,6 +103,10 @@ class WaitingJobs(lanes.Lanes):
             self._note_change(group.lane)
         if job.instance_id is not None:
             self._add_of_instance(job, job.instance_id, key)
+        if self.owners:
+            owner = promises.owner_of(job.project, job.accelerator)
+            if owner in self.owners:
+                self._add_of_instance(job, owner, key)
         if self.by_host:
             if job.host_id is not None:
                 self._add_of_host(group, job.host_id, key)
@@ -144,6 +152,21 @@ class WaitingJobs(lanes.Lanes):
         if not queues:
             del self.of_instances[instance_id]
 
+    def set_owners(self, owners: set[str]) -> None:
+        """Set the owners of slots that are reserved by calendar."""
+        if owners == self.owners:
+            return
+        for owner in self.owners - owners:
+            self.of_instances.pop(owner, None)
+        new = owners - self.owners
+        self.owners = owners
+        for record in self.records.values() if new else ():
+            if record.group is not None:
+                job = record.job
+                owner = promises.owner_of(job.project, job.accelerator)
+                if owner in new:
+                    self._add_of_instance(job, owner, record.key)
+
     def _expect(
         self, timers: ordered.Timers, time_s: float, job_id: model.JobId
     ) -> None:
@@ -164,6 +187,11 @@ class WaitingJobs(lanes.Lanes):
             self._ranks.note(key)
         if record.job.instance_id is not None:
             self._remove_of_instance(record.job, record.job.instance_id, key)
+        if self.owners:
+            job = record.job
+            owner = promises.owner_of(job.project, job.accelerator)
+            if owner in self.owners:
+                self._remove_of_instance(job, owner, key)
         if self.by_host:
             self._displace(record, group)
             host_id = record.job.host_id

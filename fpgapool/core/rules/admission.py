@@ -12,6 +12,7 @@ from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import preferences
 from fpgapool.core import view as pool_view
+from fpgapool.core.calendar import promises
 from fpgapool.core.queues import claims as recent_claims
 from fpgapool.core.queues import queued
 from fpgapool.core.rules import deadlines
@@ -146,6 +147,10 @@ class Admission:
             return False
         if job.instance_id is not None:
             self._view.reservations.stirred.add(job.instance_id)
+        if self._jobs.owners:
+            self._view.reservations.stirred.add(
+                promises.owner_of(job.project, job.accelerator)
+            )
         if job.deadline_s is not None:
             self.deadlines.watch(record)
         self._outcome.pass_due = True

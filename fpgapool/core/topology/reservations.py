@@ -6,8 +6,13 @@ An instance reserves a number of slots of a device. This module binds each
 reservation to a slot, and to another one if that slot becomes unusable.
 Reservable slots without a reservation are kept back: only jobs that can move
 to another slot may use them.
+
+Slots that are reserved by calendar come chosen; this module marks them, and
+gives them to the jobs of their owners, in the same way.
 """
 
+import heapq
+import itertools
 import typing
 from collections import abc
 
@@ -15,6 +20,7 @@ from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import preferences
+from fpgapool.core.calendar import promises
 from fpgapool.core.queues import queued
 from fpgapool.core.queues import waiting
 from fpgapool.core.topology import power
@@ -30,11 +36,15 @@ _PREPARING = model.Phase.PREPARING
 # at an unknown time.
 _AT_ONCE, _SOON, _SOMETIME = range(3)
 
+# So many jobs of each queue are tried for a slot that is reserved later.
+_SHORT_TRIED = 8
+
 
 class Pool(typing.Protocol):
     """The members of the pool's view that reservations use."""
 
     accelerators: dict[str, model.Accelerator]
+    now: float
     next_generation: int
     power: power.Power
 
@@ -70,6 +80,7 @@ class Reservations:
     :ivar unsettled: devices for which :meth:`settle` has something to do.
     :ivar since: the first generation assigned after the reservation, by
         reserved slot.
+    :ivar promises: the slots that are reserved by calendar.
     """
 
     def __init__(
@@ -89,6 +100,9 @@ class Reservations:
         self.since: dict[model.SlotId, int] = {}
         self.unsettled: set[model.DeviceId] = set()
         self.withheld: dict[tuple[str, str | None, bool], bool] = {}
+        self.promises = promises.Promises(view)
+        # The slots that are marked as reserved by calendar, by device.
+        self._by_calendar: dict[model.DeviceId, set[model.SlotId]] = {}
         # Slots reserved before a restart, until their hosts are up.
         self._former: dict[model.SlotId, str] = {}
 
@@ -113,11 +127,23 @@ class Reservations:
             self.reservable.pop(device_id, None)
         self.unsettled.add(device_id)
 
+    def set_promised(self, event: events.CalendarChanged) -> None:
+        """Set the slots that are reserved by calendar."""
+        for slot_id in self.promises.set(event):
+            slot = self._table.slots.get(slot_id)
+            if slot is not None:
+                self.unsettled.add(slot.spec.device_id)
+        self._jobs.set_owners(set(self.promises.owners.values()))
+
     def touch_host(self, host_id: model.HostId) -> None:
         """Settle the devices of a changed host again."""
         host = self._table.hosts.get(host_id)
         if host is None or not (
-            self.wanted or self.reservable or self.bound or self._former
+            self.wanted
+            or self.reservable
+            or self.bound
+            or self.promises
+            or self._former
         ):
             return
         self.unsettled.update(device.id for device in host.spec.devices)
@@ -135,6 +161,7 @@ class Reservations:
         """Make the next pass consider the jobs of all instances."""
         for bound in self.bound.values():
             self.stirred.update(bound.values())
+        self.stirred.update(self.promises.owners.values())
 
     def note_restored(self, hold: slots.Hold) -> None:
         """Record that an assignment is older than its slot's reservation."""
@@ -164,6 +191,9 @@ class Reservations:
     def _settle(
         self, device_id: model.DeviceId, known: list[slots.Slot]
     ) -> list[Change]:
+        all_known = known
+        if self.promises:
+            known = [slot for slot in known if not self._is_promised(slot)]
         # Reserve the highest numbers first.
         known = sorted(known, key=lambda slot: slot.number, reverse=True)
         old = self.bound.pop(device_id, {})
@@ -188,7 +218,8 @@ class Reservations:
             self.short.discard(device_id)
         if new:
             self.bound[device_id] = new
-        self._mark(device_id, known, old, new)
+        kept = self._keep(device_id, known, new)
+        self._mark(device_id, all_known, old, new, kept)
         return [
             (slot_id, new.get(slot_id))
             for slot_id in sorted(old.keys() | new.keys())
@@ -280,6 +311,18 @@ class Reservations:
     def _instance_of(self, hold: slots.Hold) -> str | None:
         return hold.record.job.instance_id if hold.record else None
 
+    def _is_promised(self, slot: slots.Slot) -> bool:
+        return (
+            slot.id in self.promises.owners or slot.id in self.promises.until_s
+        )
+
+    def _is_owners(self, hold: slots.Hold, owner: str) -> bool:
+        """Return whether a holder may keep a slot reserved by calendar."""
+        job = hold.record.job if hold.record else None
+        return job is not None and owner == promises.owner_of(
+            job.project, job.accelerator
+        )
+
     def _can_move(self, hold: slots.Hold) -> bool:
         """Return whether a holder can move to another slot.
 
@@ -297,7 +340,7 @@ class Reservations:
             (self._table.assignments.get(slot_id), instance_id)
             for slot_id, instance_id in self.bound.get(device_id, {}).items()
         )
-        return [
+        leaving = [
             hold
             for hold, instance_id in holds
             if hold is not None
@@ -305,6 +348,18 @@ class Reservations:
             and self._instance_of(hold) != instance_id
             and self._can_move(hold)
         ]
+        for slot in self._table.slots_of(device_id):
+            owner = self.promises.owners.get(slot.id)
+            hold = self._table.assignments.get(slot.id)
+            # Whoever cannot move had this slot until now only.
+            if (
+                owner is not None
+                and hold is not None
+                and not hold.revoked
+                and not self._is_owners(hold, owner)
+            ):
+                leaving.append(hold)
+        return leaving
 
     def _mark(
         self,
@@ -312,6 +367,7 @@ class Reservations:
         known: list[slots.Slot],
         old: abc.Mapping[model.SlotId, str],
         new: abc.Mapping[model.SlotId, str],
+        kept: abc.Set[model.SlotId],
     ) -> None:
         """Mark the slots in the table, and update the queues."""
         for slot_id in old.keys() | new.keys():
@@ -319,8 +375,17 @@ class Reservations:
                 self.since.pop(slot_id, None)
             elif new[slot_id] != old.get(slot_id) or slot_id not in self.since:
                 self.since[slot_id] = self._view.next_generation
-        kept = self._keep(device_id, known, new)
-        host_id = self._table.set_reserved(device_id, old.keys(), new, kept)
+        former: abc.Set[model.SlotId] = old.keys()
+        if self.promises or self._by_calendar:
+            owners, until_s = self.promises.owners, self.promises.until_s
+            ids = {slot.id for slot in known}
+            former = former | self._by_calendar.pop(device_id, set())
+            kept = kept | (ids & until_s.keys())
+            own = ids & owners.keys()
+            if own:
+                self._by_calendar[device_id] = own
+                new = {**new, **{slot_id: owners[slot_id] for slot_id in own}}
+        host_id = self._table.set_reserved(device_id, former, new, kept)
         if host_id is not None:
             self._view.topology_changed(host_id)
         self.stirred.update(new.values())
@@ -397,7 +462,12 @@ class Reservations:
             for key in queue:
                 record = self._view.record(key[-1])
                 avoiding = record.group.avoiding if record.group else ()
-                allowed = [s for s in fitting if s.id not in avoiding]
+                allowed = [
+                    slot
+                    for slot in fitting
+                    if slot.id not in avoiding
+                    and self.promises.allows(record.job, slot)
+                ]
                 if self._view.is_held(record.job.project):
                     # All jobs of an instance belong to one project.
                     break
@@ -412,6 +482,49 @@ class Reservations:
                         ),
                     )
         return None, None
+
+    def serve_short(self) -> abc.Iterator[preferences.Choice]:
+        """Give idle slots that are reserved later to jobs that end before.
+
+        The strategy gives them only to jobs that can move.
+        """
+        view, assignments = self._view, self._table.assignments
+        waiting: list[queued.JobRecord] | None = None
+        for slot_id, until_s in sorted(self.promises.until_s.items()):
+            slot = self._table.slots.get(slot_id)
+            if (
+                slot is None
+                or not slot.up
+                or slot_id in assignments
+                or until_s <= view.now
+                or not view.power.allows(slot)
+            ):
+                continue
+            if waiting is None:
+                waiting = self._first_stuck()
+            record = self.promises.first_short(
+                (one for one in waiting if not view.is_held(one.job.project)),
+                slot,
+            )
+            if record is not None:
+                yield view.give(record, slot, in_turn=False)
+
+    def _first_stuck(self) -> list[queued.JobRecord]:
+        """Return the first jobs of each queue that cannot move, in order."""
+        view = self._view
+        queues = [
+            itertools.islice(group.jobs, _SHORT_TRIED)
+            for lane in self._jobs.all_lanes()
+            if not view.is_held(lane.project)
+            for group in lane.groups()
+        ]
+        records = (view.record(key[-1]) for key in heapq.merge(*queues))
+        return [
+            record
+            for record in records
+            if record.job.group_id is None
+            and not view.is_stateless(record.job.accelerator)
+        ]
 
     def is_wanted(self, slot: slots.Slot) -> bool:
         """Return whether a waiting job fits a reserved slot."""
@@ -428,14 +541,20 @@ class Reservations:
             do.
         """
         own = job.instance_id
+        if self.promises.owners:
+            by_calendar = promises.owner_of(job.project, job.accelerator)
+            if by_calendar in self._table.reserved.values():
+                own = by_calendar
         if own not in self._table.reserved.values():
             own = None
         key = job.accelerator, own, idle
         if key not in self.withheld:
-            self.withheld[key] = self._withholds(job, idle=idle)
+            self.withheld[key] = self._withholds(job, own, idle=idle)
         return self.withheld[key]
 
-    def _withholds(self, job: model.Job, *, idle: bool) -> bool:
+    def _withholds(
+        self, job: model.Job, own: str | None, *, idle: bool
+    ) -> bool:
         accelerator = self._view.accelerators[job.accelerator]
         marked = [*self._table.reserved, *self._table.kept]
         return any(
@@ -445,7 +564,7 @@ class Reservations:
             and (
                 not accelerator.stateless
                 if slot.reserved_for is None
-                else slot.reserved_for != job.instance_id
+                else slot.reserved_for != own
             )
             for slot in map(self._table.slots.get, marked)
             if slot is not None

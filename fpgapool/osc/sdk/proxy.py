@@ -13,10 +13,16 @@ from fpgapool.osc.sdk import accounting
 from fpgapool.osc.sdk import group
 from fpgapool.osc.sdk import inventory
 from fpgapool.osc.sdk import library
+from fpgapool.osc.sdk import reservation
 from fpgapool.osc.sdk import session
 
 
-class Proxy(library.LibraryProxy, group.GroupProxy, session.SessionProxy):
+class Proxy(
+    library.LibraryProxy,
+    group.GroupProxy,
+    reservation.ReservationProxy,
+    session.SessionProxy,
+):
     """The pool's REST API.
 
     API errors become ``openstack.exceptions`` with their text and code.

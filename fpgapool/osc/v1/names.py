@@ -94,6 +94,13 @@ _KINDS = {
             f"version {one.version}, {one.state}, {one.project_id}"
         ),
     ),
+    "reservation": _Kind(
+        lambda client, name: _own_first(client.reservations, name),
+        describe=lambda one: (
+            f"{one.slots} {one.accelerator} from {one.start_at}, {one.state},"
+            f" {one.project_id}"
+        ),
+    ),
     "group": _Kind(
         lambda client, name: _own_first(client.groups, name),
         describe=lambda one: (

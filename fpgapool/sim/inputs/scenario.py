@@ -19,6 +19,7 @@ from fpgapool.core.queues import thresholds
 from fpgapool.sim.outcomes import schedules
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import platforms
+from fpgapool.vocabulary import reservation
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import scheduling
 
@@ -458,6 +459,25 @@ class Budget(_Record, frozen=True):
     carry_over: bool = False
 
 
+class Reservation(_Record, frozen=True, gc=False):
+    """Slots that a tenant has for a time, as a reservation by calendar.
+
+    :ivar project: the tenant whose jobs with the accelerator get the slots.
+    :ivar hosts: the hosts that its slots may be on; empty: any.
+    """
+
+    accelerator: _Name
+    slots: _Count
+    start_s: _Time
+    end_s: _Time
+    project: str = ""
+    repeat: typing.Literal["never", "day", "week"] = "never"
+    times: typing.Annotated[
+        int, msgspec.Meta(ge=1, le=reservation.MAX_TIMES)
+    ] = 1
+    hosts: tuple[_Number, ...] = ()
+
+
 class Scenario(_Record, frozen=True):
     """The whole content of a scenario file.
 
@@ -469,6 +489,7 @@ class Scenario(_Record, frozen=True):
         counts against other tenants; 0 for tenants that are not listed.
     :ivar outages: those of one host do not overlap.
     :ivar budgets: by tenant.
+    :ivar reservations: they fit beside each other.
     """
 
     format: typing.Literal["fpgapool-scenario/1"]
@@ -485,6 +506,10 @@ class Scenario(_Record, frozen=True):
         tuple[Outage, ...], msgspec.Meta(max_length=MAX_OUTAGES)
     ] = ()
     budgets: dict[str, Budget] = {}
+    reservations: typing.Annotated[
+        tuple[Reservation, ...],
+        msgspec.Meta(max_length=reservation.MAX_SPANS),
+    ] = ()
 
     @property
     def slot_count(self) -> int:

@@ -19,6 +19,7 @@ from fpgapool.sim import files
 from fpgapool.sim import models
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.vocabulary import names as vocabulary
+from fpgapool.vocabulary import reservation
 from fpgapool.vocabulary import rules
 
 
@@ -269,6 +270,7 @@ def _problems(scenario: scenarios.Scenario) -> _Problems:
     yield from _problems_of_models(scenario)
     yield from _problems_of_outages(scenario)
     yield from _problems_of_budgets(scenario)
+    yield from _problems_of_reservations(scenario)
 
 
 def _problems_of_cluster(cluster: scenarios.Cluster) -> _Problems:
@@ -442,6 +444,34 @@ def _problems_of_outages(scenario: scenarios.Scenario) -> _Problems:
                 f"lies within another outage of host {host}",
             )
         last_ends_s[host] = end_s
+
+
+def _problems_of_reservations(scenario: scenarios.Scenario) -> _Problems:
+    if not scenario.reservations:
+        return
+    member = models.member_of(scenario.cluster)
+    if member is not None:
+        yield "reservations", f"cannot be combined with cluster.{member}"
+    if scenario.outages:
+        yield "reservations", "cannot be combined with outages"
+    boards = set(scenario.cluster.fpga_hosts)
+    for at, one in enumerate(scenario.reservations):
+        place = f"reservations[{at}]"
+        if one.accelerator not in scenario.cluster.accelerators:
+            yield (
+                f"{place}.accelerator",
+                f"there is no accelerator {one.accelerator!r}",
+            )
+        if one.end_s <= one.start_s:
+            yield f"{place}.end_s", f"is not above {one.start_s:g}"
+        period_s = reservation.PERIODS_S[one.repeat]
+        if period_s and one.end_s - one.start_s > period_s:
+            yield f"{place}.end_s", "is after the next start"
+        if one.times > 1 and not period_s:
+            yield f"{place}.times", "requires repeat"
+        for host in one.hosts:
+            if host not in boards:
+                yield f"{place}.hosts", f"host {host} has no board"
 
 
 def _problems_of_groups(scenario: scenarios.Scenario) -> _Problems:

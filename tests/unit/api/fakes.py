@@ -26,6 +26,7 @@ from fpgapool.api.http import microversion
 from fpgapool.common import exception
 from fpgapool.conductor.decisions.budgets import book as budgets
 from fpgapool.conductor.decisions.budgets import rules
+from fpgapool.conductor.decisions.calendar import book as calendar_book
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import group_book
@@ -34,6 +35,7 @@ from fpgapool.objects import bitstream
 from fpgapool.objects import group as group_objects
 from fpgapool.vocabulary import accounting
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import reservation
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 from tests.unit.api import answers
@@ -66,6 +68,8 @@ OPEN = dict.fromkeys(
 #: Of the group and the client that tests make.
 GROUP = str(uuid.UUID(int=0x60))
 CLIENT = str(uuid.UUID(int=0x61))
+#: Of the reservation that tests make.
+RESERVATION = str(uuid.UUID(int=0x62))
 
 
 def path_of(route: routes.Route, **names: str) -> str:
@@ -84,6 +88,7 @@ def path_of(route: routes.Route, **names: str) -> str:
         "instance_id": HOST,
         "group_id": GROUP,
         "client_id": CLIENT,
+        "reservation_id": RESERVATION,
     }
     return route.path.format(**known | names)
 
@@ -170,6 +175,15 @@ BEFORE = {
 }
 
 
+#: A reservation that fits, as a request has it.
+RESERVED: dict[str, Any] = {
+    "accelerator": "copy",
+    "slots": 1,
+    "start_at": "2023-11-15T08:00:00",
+    "end_at": "2023-11-15T09:00:00Z",
+}
+
+
 class FakeConductor:
     """Knows the sessions that it is given, and does what it is told."""
 
@@ -193,6 +207,7 @@ class FakeConductor:
         self.running: set[str] = set()
         self.quotas: dict[str, dict[str, int]] = {}
         self.budgets: dict[str, dict[str, Any]] = {}
+        self.calendar = calendar_book.Calendar()
         self.groups = group_book.GroupBook()
         #: Of each group, and their revision.
         self.group_hosts: tuple[objects.GroupHost, ...] = ()
@@ -365,6 +380,50 @@ class FakeConductor:
             )
         )
 
+    def set_reservation(
+        self,
+        reservation_id: str,
+        wanted: Mapping[str, Any] | None,
+        *,
+        project_id: str = "",
+        user_id: str = "",
+        exempt: bool = False,
+    ) -> None:
+        """Do it as a conductor does that has four slots."""
+        self._fail()
+        entries = self.calendar.entries
+        if wanted is None:
+            self.calendar.remove(entries[reservation_id])
+            return
+        known = entries.get(reservation_id)
+        try:
+            if known is None:
+                entry = self.calendar.new(
+                    reservation_id,
+                    calendar_book.Owner(project_id, user_id),
+                    reservation.checked(wanted),
+                    NOW,
+                )
+            else:
+                entry = self.calendar.changed(
+                    known,
+                    reservation.changed(known.wanted, wanted, begun=False),
+                )
+            if entry.slots > 1 and not exempt:
+                raise admission.Rejected(codes.QUOTA_EXCEEDED, "too many")
+            self.calendar.admit(
+                entry,
+                {reservation_id: frozenset(range(1, 5))},
+                calendar_book.Slots({}, 3600.0),
+                NOW,
+            )
+        except reservation.Invalid as error:
+            raise exception.ReservationRefused(reason=str(error)) from error
+        except admission.Rejected as error:
+            raise exception.ReservationRefused(
+                str(error), code=error.code
+            ) from error
+
     def change_bitstream(self, change: bitstream.BitstreamChange) -> None:
         self._fail()
         try:
@@ -502,6 +561,14 @@ class FakeDatabase:
             and project_id in (None, client.project_id)
         ]
 
+    def calendar(self, project_id: str | None = None) -> list[Any]:
+        self._fail()
+        return [
+            one
+            for one in self._conductor.calendar.entries.values()
+            if project_id in (None, one.project_id)
+        ]
+
     def session_revisions(
         self, session_ids: Any
     ) -> dict[str, tuple[str, int]]:
@@ -521,6 +588,7 @@ class FakeDatabase:
             ],
             group_clients=self.group_clients(project_id=project_id),
             quotas=self.quotas(project_id),
+            reservations=self.calendar(project_id),
         )
 
     def count_sessions(

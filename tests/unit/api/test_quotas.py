@@ -16,6 +16,7 @@ FOREIGN = "/v1/quotas/p2"
 RESOURCES = (
     *("sessions", "queued", "queued_bytes", "bitstream_bytes"),
     *("groups", "group_slots", "group_clients", "max_priority"),
+    "reservation_slots",
 )
 
 
@@ -42,6 +43,7 @@ def test_everybody_sees_what_the_own_project_may_use(world):
                 "group_slots": 0,
                 "group_clients": 0,
                 "max_priority": 0,
+                "reservation_slots": 0,
             }
             for resource in RESOURCES:
                 assert quota[resource] == {"limit": 20, "source": "default"}

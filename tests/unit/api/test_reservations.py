@@ -1,167 +1,173 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slots that instances have reserved, as the API shows and changes them."""
 
-from __future__ import annotations
-
-import dataclasses
-import uuid
-from collections.abc import Iterator
-from typing import Any
+"""Reservations in the API."""
 
 import pytest
 
-from fpgapool.common import exception
-from fpgapool.db import api as db_api
-from fpgapool.objects import identity
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
-DEVICE = identity.device_id(fakes.HOST, "board0")
-PATH = f"/v1/devices/{DEVICE}"
-# The first holds slot 1 of the fake database.
-VMS = [str(uuid.UUID(int=number)) for number in (1, 2, 9)]
+PATH = "/v1/reservations"
 
 
-class Reserving(fakes.Api):
-    """Keeps what was said of the board, as conductor and database do."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(policies=fakes.OPEN, **options)
-        self.said: list[tuple[Any, ...]] = []
-        self.count = 0
-        self._plain = self.database.inventory
-        self.database.inventory = self._inventory  # type: ignore[method-assign]
-        self.conductor.set_reservable_slots = self._set  # type: ignore[attr-defined]
-        self.conductor.administer = self._administer  # type: ignore[attr-defined]
-
-    def _set(self, host_uuid: str, device: str, slots: int) -> None:
-        self.conductor._fail()
-        self.said.append((host_uuid, device, slots))
-        self.count = slots
-
-    def _administer(self, *arguments: Any, **options: Any) -> None:
-        self.said.append((*arguments, options))
-
-    def _inventory(self) -> db_api.Inventory:
-        found = self._plain()
-        board = dataclasses.replace(
-            found.devices[0], reservable_slots=self.count
-        )
-        return dataclasses.replace(found, devices=[board])
-
-    def device(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("GET", PATH, fakes.ADMIN).json[
-            "device"
-        ]
-        return found
-
-    def reserved_for(self, caller: Any) -> list[str | None]:
-        slots = self.ask("GET", "/v1/slots?sort_key=number", caller).json
-        return [slot["reserved_for"] for slot in slots["slots"]]
+def create(world, token=fakes.MEMBER, status=201, **members):
+    body = {"reservation": {**fakes.RESERVED, **members}}
+    answer = world.ask("POST", PATH, token, body=body)
+    assert answer.status_code == status
+    if status != 201:
+        return answer.json["errors"][0]
+    found = answer.json["reservation"]
+    assert answer.headers["Location"].endswith(f"{PATH}/{found['id']}")
+    return found
 
 
-@pytest.fixture
-def world() -> Iterator[Reserving]:
-    """A world that remembers for a minute, of which nothing passes."""
-    made = Reserving(inventory_cache_s=60.0)
-    yield made
-    made.close()
-
-
-def test_slots_are_made_reservable(world: Reserving) -> None:
-    assert world.device()["reservable_slots"] == 0
-    wish = {"reservable_slots": 2}
-    answer = world.ask("PATCH", PATH, fakes.ADMIN, body=wish)
-    assert answer.json["device"]["reservable_slots"] == 2
-    assert world.said == [(fakes.HOST, "board0", 2)]
-    world.said.clear()
-    wish = {"reservable_slots": 0, "state": "disabled"}
-    answer = world.ask("PATCH", PATH, fakes.ADMIN, body=wish)
-    assert answer.status_code == 200
-    assert [one[2] for one in world.said] == [0, "disabled"]
-
-
-@pytest.mark.parametrize(
-    "wish",
-    [{"reservable_slots": value} for value in (-1, 1.5, "1", None, True)]
-    + [
-        {},
-        {"reason": "why"},
-        {"reservable_slots": 1, "reason": "why"},
-        {"reservable_slots": 1, "drain_deadline_s": 3},
-        {"reservable_slots": 1, "slots": 2},
-    ],
-    ids=repr,
-)
-def test_what_makes_no_sense_is_refused(
-    world: Reserving, wish: dict[str, Any]
-) -> None:
-    error = world.error("PATCH", PATH, fakes.ADMIN, body=wish)
-    assert error == (400, codes.INVALID_REQUEST)
-    assert world.said == []
-
-
-@pytest.mark.parametrize(
-    ("failure", "status"),
-    [
-        (exception.FewerThanReserved(reserved=2, device="board0"), 409),
-        (exception.InvalidRequest(reason="4 slots only"), 400),
-        (exception.DeviceNotFound(device="board0", host_uuid="h"), 404),
-    ],
-    ids=["fewer", "many", "gone"],
-)
-def test_what_the_conductor_refuses(
-    world: Reserving, failure: exception.FpgapoolException, status: int
-) -> None:
-    world.conductor.failure = failure
-    wish = {"reservable_slots": 1, "state": "enabled"}
-    error = world.error("PATCH", PATH, fakes.ADMIN, body=wish)
-    assert error == (status, failure.code)
-    # Neither of both.
-    assert world.said == []
-
-
-def test_devices_show_what_is_reserved(world: Reserving) -> None:
-    world.database.reservations = [
-        db_api.ReservationRecord(
-            device_id=1, instances={VMS[0]: 1, VMS[1]: 2, VMS[2]: 1}
-        ),
-        db_api.ReservationRecord(device_id=9, instances={VMS[0]: 1}),
-    ]
-    # His own, idle, somebody else's, faulty.
-    world.database.reserved_for = {
-        1: VMS[0],
-        3: VMS[1],
-        2: VMS[2],
-        4: VMS[1],
+def test_it_is_made_and_shown(world):
+    found = create(world, name="night")
+    id_ = found["id"]
+    assert found.pop("links")[0]["href"].endswith(f"{PATH}/{id_}")
+    assert found == {
+        "id": id_,
+        "name": "night",
+        "project_id": "p1",
+        "accelerator": "copy",
+        "slots": 1,
+        "start_at": "2023-11-15T08:00:00.000000Z",
+        "end_at": "2023-11-15T09:00:00.000000Z",
+        "state": "scheduled",
+        "repeat": "never",
+        "times": 1,
+        "host_uuids": [],
+        "device_id": None,
+        "grace_s": 900.0,
+        "working_slots": 0,
+        "used_slot_s": 0.0,
+        "unused_slot_s": 0.0,
+        "created_at": "2023-11-14T22:13:20.000000Z",
     }
-    device = world.device()
-    assert device["reserved_slots"] == 4
-    assert device["pending_reservations"] == 2
+    shown = world.ask("GET", f"{PATH}/{id_.upper()}", fakes.READER)
+    assert shown.json["reservation"]["name"] == "night"
 
 
-def test_whose_slots_are_reserved_is_nobodys_business(
-    world: Reserving,
-) -> None:
-    world.database.reserved_for = {1: VMS[0], 2: VMS[1], 3: VMS[2]}
-    world.database.projects = {VMS[0]: "p1", VMS[1]: "p2"}
-    assert world.reserved_for(fakes.ADMIN) == [*VMS, None]
-    assert world.reserved_for(fakes.READER) == [VMS[0], None, None, None]
+def test_it_is_changed_and_deleted(world):
+    path = f"{PATH}/{create(world)['id']}"
+    body = {"reservation": {"end_at": "2023-11-15T10:00:00", "times": 1}}
+    answer = world.ask("PATCH", path, fakes.MEMBER, body=body)
+    assert answer.json["reservation"]["end_at"].startswith("2023-11-15T10")
+    assert world.error("PATCH", path, fakes.READER, body=body) == (
+        403,
+        codes.FORBIDDEN,
+    )
+    assert world.error("DELETE", path, fakes.READER) == (403, codes.FORBIDDEN)
+    assert world.ask("DELETE", path, fakes.MEMBER).status_code == 204
+    missing = (404, codes.RESERVATION_NOT_FOUND)
+    assert world.error("GET", path, fakes.MEMBER) == missing
+    assert world.error("DELETE", path, fakes.MEMBER) == missing
 
 
-def test_an_unknown_instance_is_nobodys_either(world: Reserving) -> None:
-    world.database.reserved_for = {1: VMS[0]}
-    assert world.reserved_for(fakes.READER) == [None] * 4
+def test_other_projects_do_not_see_it(world):
+    foreign = create(world, fakes.ADMIN, project_id="p2")
+    assert foreign["project_id"] == "p2"
+    path = f"{PATH}/{foreign['id']}"
+    for method, body in (
+        ("GET", None),
+        ("PATCH", {"reservation": {"slots": 1}}),
+        ("DELETE", None),
+    ):
+        found = world.error(method, path, fakes.MEMBER, body=body)
+        assert found == (404, codes.RESERVATION_NOT_FOUND)
+    assert world.ask("GET", path, fakes.ADMIN).status_code == 200
+    assert create(world, status=403, project_id="p2")["code"] == (
+        codes.FORBIDDEN
+    )
 
 
-def test_the_pool_counts_them(world: Reserving) -> None:
-    world.count = 2
-    world.database.reserved_for = {3: VMS[2]}
-    world.database.reservations = [
-        db_api.ReservationRecord(device_id=1, instances={VMS[2]: 1})
-    ]
-    host, _ = world.ask("GET", "/v1/pool/hosts", fakes.ADMIN).json["hosts"]
-    (device,) = host["devices"]
-    assert device["reservable_slots"] == 2
-    assert device["reserved_slots"] == 1
-    assert device["pending_reservations"] == 0
+def test_lists(world):
+    own = create(world, name="own")["id"]
+    later = create(
+        world,
+        start_at="2023-12-15T08:00:00",
+        end_at="2023-12-15T09:00:00",
+    )["id"]
+    foreign = create(world, fakes.ADMIN, project_id="p2")["id"]
+
+    def listed(query="", token=fakes.MEMBER):
+        answer = world.ask("GET", f"{PATH}{query}", token)
+        assert answer.status_code == 200
+        return [one["id"] for one in answer.json["reservations"]]
+
+    assert listed() == [own, later]
+    assert listed("?sort_key=start_at&sort_dir=desc") == [later, own]
+    assert listed("?name=own") == [own]
+    assert listed("?state=ended") == []
+    assert listed("?limit=1") == [own]
+    assert listed(f"?marker={own}") == [later]
+    everything = listed("?all_projects=true", fakes.ADMIN)
+    assert set(everything) == {own, later, foreign}
+    assert listed("?all_projects=true&project_id=p2", fakes.ADMIN) == [foreign]
+    found = world.error("GET", f"{PATH}?all_projects=true", fakes.MEMBER)
+    assert found == (403, codes.FORBIDDEN)
+
+
+@pytest.mark.parametrize(
+    ("members", "status", "code"),
+    [
+        ({"slots": 0}, 400, codes.INVALID_RESERVATION),
+        ({"slots": 1e9}, 400, codes.INVALID_RESERVATION),
+        ({"end_at": "2023-11-15T07:00:00"}, 400, codes.INVALID_RESERVATION),
+        ({"start_at": "2023-01-01"}, 400, codes.INVALID_RESERVATION),
+        ({"end_at": "2033-11-15"}, 400, codes.INVALID_RESERVATION),
+        ({"repeat": "hour"}, 400, codes.INVALID_RESERVATION),
+        ({"slots": 5}, 409, codes.RESERVATION_CONFLICT),
+        ({"host_uuids": ["elsewhere"]}, 404, codes.HOST_NOT_FOUND),
+        ({"device_id": "elsewhere"}, 404, codes.DEVICE_NOT_FOUND),
+        ({"start_at": "soon"}, 400, codes.INVALID_RESERVATION),
+        ({"start_at": 7}, 400, codes.INVALID_REQUEST),
+        ({"colour": "red"}, 400, codes.INVALID_REQUEST),
+    ],
+)
+def test_nonsense_is_refused(world, members, status, code):
+    found = create(world, fakes.ADMIN, status, **members)
+    assert found["code"] == code
+    assert not world.conductor.calendar.entries
+
+
+def test_members_have_a_quota(world):
+    assert create(world, status=429, slots=2)["code"] == codes.QUOTA_EXCEEDED
+    assert create(world, fakes.ADMIN, slots=2)
+
+
+def test_hosts_are_those_that_the_caller_sees(world):
+    hosts = world.ask("GET", "/v1/hosts", fakes.ADMIN).json["hosts"]
+    uuid = hosts[0]["uuid"]
+    made = create(world, fakes.ADMIN, host_uuids=[uuid], project_id="p1")
+    assert made["host_uuids"] == [uuid]
+    seen = world.ask("GET", f"{PATH}/{made['id']}", fakes.MEMBER).json
+    (hashed,) = seen["reservation"]["host_uuids"]
+    assert hashed != uuid
+    # A member reserves with what it sees.
+    other = create(world, host_uuids=[hashed])
+    (entry,) = (
+        one
+        for one in world.conductor.calendar.entries.values()
+        if one.id == other["id"]
+    )
+    assert entry.host_uuids == (uuid,)
+
+
+def test_older_versions_have_none(world):
+    headers = {"OpenStack-API-Version": "fpgapool 1.2"}
+    answer = world.ask("GET", PATH, fakes.MEMBER, headers=headers)
+    assert answer.status_code == 404
+    quota = world.ask("GET", "/v1/quotas", fakes.MEMBER, headers=headers)
+    assert "reservation_slots" not in quota.json["quota"]
+    body = {"quota": {"reservation_slots": 3}}
+    found = world.ask(
+        "PUT", "/v1/quotas/p1", fakes.ADMIN, body=body, headers=headers
+    )
+    assert found.status_code == 400
+
+
+def test_the_quota_counts_what_is_not_over(world):
+    create(world)
+    quota = world.ask("GET", "/v1/quotas", fakes.MEMBER).json["quota"]
+    assert quota["reservation_slots"]["in_use"] == 1

@@ -79,6 +79,10 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PUT", "/v1/groups/{group_id}/goal"): {"goal": {"rate_per_s": 5}},
     ("POST", "/v1/vendordata"): {"instance-id": OWNER},
     ("PUT", "/v1/budgets/{project_id}"): {"budget": {"slot_s": 1}},
+    ("POST", "/v1/reservations"): {"reservation": fakes.RESERVED},
+    ("PATCH", "/v1/reservations/{reservation_id}"): {
+        "reservation": {"name": "b"}
+    },
     ("PUT", "/v1/quotas/{project_id}"): {"quota": {"queued_sessions": 1}},
 }
 
@@ -101,10 +105,16 @@ ANYBODYS = {
     "GET /v1/pool",
     "GET /v1/quotas",
     "GET /v1/quotas/defaults",
+    "GET /v1/reservations",
     "GET /v1/share",
     "GET /v1/usage",
 }
-_CREATED = {"POST /v1/bitstreams", "POST /v1/groups", "POST /v1/sessions"}
+_CREATED = {
+    "POST /v1/bitstreams",
+    "POST /v1/groups",
+    "POST /v1/reservations",
+    "POST /v1/sessions",
+}
 MEMBERS = ANYBODYS | _CREATED
 INSTANCES = {
     "GET /v1/accelerators",
@@ -206,6 +216,17 @@ class Scene:
             ),
         ):
             self.world.conductor.change_group(change)
+        self.world.conductor.set_reservation(
+            fakes.RESERVATION,
+            {
+                "accelerator": "copy",
+                "slots": 1,
+                "start_s": fakes.NOW,
+                "end_s": fakes.NOW + 3600,
+            },
+            project_id="p1",
+            user_id="eve",
+        )
         database = self.world.database
         database.records.append(fakes.record(500, user_id=user_id))
         for number, (name, project_id, members) in enumerate(
@@ -252,6 +273,7 @@ class Scene:
                 list(conductor.catalogue.bitstreams),
                 list(conductor.groups.groups.values()),
                 conductor.groups.clients_of(fakes.GROUP),
+                conductor.calendar.entries,
             )
         )
 

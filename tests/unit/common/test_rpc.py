@@ -222,6 +222,14 @@ class _Conductor:
     def set_budget(self, ctxt, project_id, budget):
         assert (project_id, budget) in (("p1", {"bytes": 1}), ("p1", None))
 
+    def set_reservation(
+        self, ctxt, reservation_id, wanted, project_id, user_id, exempt
+    ):
+        if wanted is None:
+            raise exception.ReservationNotFound(reservation_id=reservation_id)
+        assert (wanted, project_id, user_id) == ({"slots": 4}, "p1", "u")
+        assert exempt
+
     @messaging.expected_exceptions(exception.NotLeader)
     def pool_summary(self, ctxt):
         raise exception.NotLeader(reason="epoch 3 is over")
@@ -488,6 +496,16 @@ def test_budgets_and_shares_cross_the_bus(serve):
     assert api.get_budget("p2") is None
     assert api.budgets_after("") == [{"project_id": "p1"}]
     assert api.budgets_after("p1") == []
+
+
+def test_reservations_cross_the_bus(serve):
+    serve(conductor_api.TOPIC, "c1", _Conductor())
+    api = conductor_api.ConductorAPI()
+    api.set_reservation(
+        "r1", {"slots": 4}, project_id="p1", user_id="u", exempt=True
+    )
+    with pytest.raises(messaging.RemoteError):
+        api.set_reservation("r1", None)
 
 
 def test_findings_cross_the_bus(serve):

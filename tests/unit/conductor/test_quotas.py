@@ -44,6 +44,7 @@ def test_defaults_hold_for_everybody(pool):
         "group_slots": -1,
         "group_clients": -1,
         "max_priority": 0,
+        "reservation_slots": 0,
     }
     for project_id in ("p", None):
         told = quotas.document(pool.memory.quotas.of(project_id))

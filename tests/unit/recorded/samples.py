@@ -48,6 +48,8 @@ _FIXED: dict[str, Any] = {
     "sessions.state": "ACTIVE",
     "set_budget.budget": {"slot_s": 5, "period": "week"},
     "set_quota.limits": {"sessions": 5},
+    "set_reservation.reservation_id": str(uuid.UUID(int=6)),
+    "set_reservation.wanted": {"accelerator": "aes", "slots": 4},
     "token_hash": "ab" * 32,
     "token_nonce": "cd" * 16,
     "usage.day": "2024-10-04",

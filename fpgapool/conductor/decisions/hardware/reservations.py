@@ -60,6 +60,7 @@ def restore(
 ) -> None:
     """Load the reservations of the known devices."""
     for row in rows:
+        # Those by calendar have no device.
         device = pool.devices.get(row.device_id)
         if device is not None:
             device.reservations = dict(row.instances)

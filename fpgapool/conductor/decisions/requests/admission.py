@@ -94,6 +94,7 @@ class ProjectQuota:
     group_slots: int | None = None
     group_clients: int | None = None
     max_priority: int | None = 0
+    reservation_slots: int | None = 0
     sources: Mapping[str, str] = dataclasses.field(
         default_factory=dict, compare=False
     )

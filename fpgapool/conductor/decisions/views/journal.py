@@ -21,11 +21,13 @@ from fpgapool.conductor.decisions.budgets import stored
 from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.db import api as db_api
+from fpgapool.db import calendar
 from fpgapool.objects import base
 from fpgapool.objects import notification
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group
 from fpgapool.vocabulary import inventory
+from fpgapool.vocabulary import reservation
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -47,7 +49,13 @@ GROUP_CLIENT_ATTACH = "group.client.attach"
 GROUP_CLIENT_REVOKE = "group.client.revoke"
 GROUP_CLIENT_END = "group.client.end"
 BUDGET_UPDATE = "budget.update"
+RESERVATION_UPDATE = "reservation.update"
+RESERVATION_DELETE = "reservation.delete"
 
+# Event types of reservations whose state has changed, by state.
+_OF_RESERVATIONS = {
+    state: f"reservation.{state}" for state in reservation.STATES
+}
 # Event types of sessions that have not ended, by state.
 _STEPS = {
     state: f"session.{state.lower()}"
@@ -83,6 +91,11 @@ EVENTS: dict[str, type[base.Payload]] = {
             GROUP_CLIENT_END,
         ),
         notification.BudgetPayload: (BUDGET_UPDATE,),
+        notification.ReservationPayload: (
+            *_OF_RESERVATIONS.values(),
+            RESERVATION_UPDATE,
+            RESERVATION_DELETE,
+        ),
     }.items()
     for type_ in types
 }
@@ -91,7 +104,9 @@ EVENTS: dict[str, type[base.Payload]] = {
 # written twice.
 _MAX_ENDED = 10_000
 _FAULTS = frozenset({DEVICE_FAULT, SLOT_FAULT, HOST_DOWN})
-_ILL_ENDS = frozenset({states.FAILED, states.LOST})
+_ILL_ENDS = frozenset(
+    {states.FAILED, states.LOST, reservation.AT_RISK, reservation.FAILED}
+)
 
 
 def _published(described: fields.Fields) -> Callable[[Any], dict[str, Any]]:
@@ -156,6 +171,12 @@ class Journal:
             for row in snapshot.quotas
             if row.resource == stored.STATE
         }
+        self._reservations = {
+            row.device_id: found
+            for row in snapshot.reservations
+            if calendar.is_of_calendar(row)
+            and (found := calendar.read(row)) is not None
+        }
         self._note_faults(snapshot.faults)
 
     def events(
@@ -168,6 +189,7 @@ class Journal:
             *self._of_groups(changes),
             *self._of_clients(changes),
             *self._of_budgets(changes),
+            *self._of_reservations(changes),
         ]
         for record in changes.rows(db_api.SessionRecord):
             if record.id not in withdrawn:
@@ -273,6 +295,24 @@ class Journal:
                     state=stored.read_state(new.hard_limit),
                 )
                 yield Event(BUDGET_UPDATE, payload)
+
+    def _of_reservations(self, changes: db_api.Changes) -> Iterator[Event]:
+        for row in changes.rows(db_api.ReservationRecord):
+            if not calendar.is_of_calendar(row):
+                continue
+            old = self._reservations.pop(row.device_id, None)
+            new = calendar.read(row)
+            if old is not None and (new is None or new.id != old.id):
+                if not old.is_over:
+                    yield _reservation(RESERVATION_DELETE, old)
+                old = None
+            if new is None:
+                continue
+            self._reservations[row.device_id] = new
+            if old is None or old.state != new.state:
+                yield _reservation(_OF_RESERVATIONS[new.state], new)
+            elif old.wanted != new.wanted:
+                yield _reservation(RESERVATION_UPDATE, new)
 
     def _of_session(self, new: db_api.SessionRecord) -> Iterator[Event]:
         last_state = self._states.get(new.id) or self._ended.get(new.id)
@@ -397,6 +437,23 @@ def _group(type_: str, record: db_api.GroupRecord) -> Event:
 def _client(type_: str, record: db_api.GroupClientRecord) -> Event:
     payload = notification.GroupClientPayload(**_client_members(record))
     return Event(type_, payload)
+
+
+def _reservation(type_: str, found: calendar.Reservation) -> Event:
+    return Event(
+        type_,
+        notification.ReservationPayload(
+            reservation_id=found.id,
+            project_id=found.project_id,
+            name=found.name,
+            accelerator=found.accelerator,
+            slots=found.slots,
+            start_at=_text(found.start_s) or "",
+            end_at=_text(found.end_s) or "",
+            state=found.state,
+            working_slots=found.working,
+        ),
+    )
 
 
 def _named(parent: str, name: str) -> str:

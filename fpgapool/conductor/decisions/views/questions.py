@@ -21,6 +21,7 @@ from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving as servings
 from fpgapool.conductor.decisions.budgets import keeping
+from fpgapool.conductor.decisions.calendar import keeping as calendar_keeping
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import opening as openings
 from fpgapool.conductor.decisions.requests import sessions
@@ -53,6 +54,7 @@ class Questions:
     _restoring: restoring.Restoring
     _desks: desks.Desks
     budgets: keeping.Keeping
+    calendar: calendar_keeping.CalendarKeeping
     _strategy_name: str
 
     def __post_init__(self) -> None:
@@ -278,6 +280,7 @@ class Questions:
                 pool.registry, pool.core.view.reservations.pending
             ),
             budgets=self.budgets.counts(),
+            calendar=self.calendar.counts(),
             local_reserve={"kept": kept, "open": most - kept},
             groups=summary.groups(
                 pool.groups.groups.values(),

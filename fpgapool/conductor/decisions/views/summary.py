@@ -63,6 +63,7 @@ class Figures:
     :ivar clocks_behind_s: how far each host's clock is behind the leader's.
     :ivar reservations: number of reserved slots: ``ready`` and ``pending``.
     :ivar budgets: number of budgets by state.
+    :ivar calendar: number of reservations by calendar, by state.
     :ivar local_reserve: number of slots that may be kept for sessions of
         their own hosts: those ``kept``, and those ``open`` to others.
     """
@@ -78,6 +79,7 @@ class Figures:
     reservations: Mapping[str, int]
     groups: Mapping[str, GroupFigures]
     budgets: Mapping[str, int]
+    calendar: Mapping[str, int]
     local_reserve: Mapping[str, int]
 
 
