@@ -413,7 +413,9 @@ class PoolState:
             # A release elsewhere may have freed power for idle slots.
             view.touch_idle()
         if self._reservations.stirred:
-            self._program(self._reservations.serve())
+            while turn := self._program(self._reservations.serve()):
+                self._holders.pass_turn(turn)
+                self._reservations.stir_all()
         if self._preemption.promised:
             while turn := self._program(self._preemption.serve()):
                 self._holders.pass_turn(turn)

@@ -33,6 +33,7 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import preferences
 from fpgapool.core import view as pool_view
+from fpgapool.core.calendar import promises
 from fpgapool.core.queues import queued
 from fpgapool.core.rules import admission
 from fpgapool.core.topology import seats
@@ -417,6 +418,8 @@ class SessionSets:
             if one.able and not any(
                 self._compete(one, other) for other in self._lacking
             ):
+                # Others get no reserved slots anyway.
+                found = [slot for slot in found if slot.reserved_for is None]
                 taken.update([slot.id for slot in found])
                 self._withheld += found
                 self._lacking.append(one)
@@ -512,6 +515,7 @@ class SessionSets:
             seats.Need(
                 record.job.accelerator,
                 view.shapes_for(view.accelerators[record.job.accelerator]),
+                promises.owner_of(record.job.project, record.job.accelerator),
             )
             for record in one.records
         ]
@@ -525,20 +529,21 @@ class SessionSets:
         if self._seen_change != view.changes or len(self._able) > _MOST_KEPT:
             self._able.clear()
             self._seen_change = view.changes
-        needs, found = self._needs(one), view.slots.slots.values()
+        needs = self._needs(one)
+        found: list[slots.Slot] = [*view.slots.slots.values()]
         key = (is_up, one.together.placement, *sorted(needs, key=_NAME))
         if key not in self._able:
-            if not is_up:
+            if is_up:
+                found = [slot for slot in found if _is_open(slot, needs)]
+            else:
                 needs = [
-                    need._replace(shapes=slots.shown_shapes(accelerator))
+                    seats.Need(
+                        need.accelerator, slots.shown_shapes(accelerator)
+                    )
                     for need in needs
                     for accelerator in [view.accelerators[need.accelerator]]
                 ]
-            self._able[key] = _able(
-                needs,
-                [slot for slot in found if slot.up or not is_up],
-                one.together.placement,
-            )
+            self._able[key] = _able(needs, found, one.together.placement)
         return self._able[key]
 
     def _choose(
@@ -556,7 +561,13 @@ class SessionSets:
                 for record in one.records
             )
         )
-        idle = [s for s in view.slots.idle_slots() if s.id not in taken]
+        # What is reserved for the set's own project comes first.
+        idle = [
+            slot
+            for owner in sorted({need.owner or "" for need in needs})
+            for slot in view.slots.reserved_idle.get(owner, {}).values()
+        ]
+        idle += [s for s in view.slots.idle_slots() if s.id not in taken]
         if self._could_avoid(one, needs, avoided):
             idle = [slot for slot in idle if slot.id not in avoided]
         best: list[slots.Slot | None] = []
@@ -586,11 +597,20 @@ class SessionSets:
                 [
                     slot
                     for slot in self._view.slots.slots.values()
-                    if slot.up and slot.id not in avoided
+                    if _is_open(slot, needs) and slot.id not in avoided
                 ],
                 one.together.placement,
             )
         )
+
+
+def _is_open(slot: slots.Slot, needs: abc.Iterable[seats.Need]) -> bool:
+    """Return whether a slot works and is not reserved for somebody else."""
+    return slot.up or (
+        slot.is_usable
+        and slot.reserved_for is not None
+        and any(slot.reserved_for == need.owner for need in needs)
+    )
 
 
 def _described(together: model.Together) -> str:

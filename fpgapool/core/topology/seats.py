@@ -15,18 +15,28 @@ class Need(typing.NamedTuple):
     """What one of the jobs needs.
 
     :param shapes: the shapes of the slots that fit; empty: any shape.
+    :param owner: the owner for whom slots may be reserved; None: any.
     """
 
     accelerator: str
     shapes: model.Shapes
+    owner: str | None = None
 
     def fits(self, shape: str) -> bool:
         """Return whether slots of this shape fit."""
         return not self.shapes or shape in self.shapes
 
+    def may_have(self, slot: slots.Slot) -> bool:
+        """Return whether the job may have a slot."""
+        return self.fits(slot.shape) and (
+            self.owner is None or slot.reserved_for in (None, self.owner)
+        )
+
 
 #: Slots of which at most one may be used.
 _Place = list[slots.Slot]
+#: The shapes of a place's slots, and for whom they are reserved.
+_Kind = frozenset[tuple[str, str | None]]
 
 
 def areas(
@@ -80,9 +90,9 @@ def _few_of_each(
         )
 
     kept = []
-    counts: collections.Counter[model.Shapes] = collections.Counter()
+    counts: collections.Counter[_Kind] = collections.Counter()
     for place in sorted(places, key=is_slow):
-        kind = frozenset(slot.shape for slot in place)
+        kind = frozenset((slot.shape, slot.reserved_for) for slot in place)
         counts[kind] += 1
         if counts[kind] <= len(needs):
             kept.append(place)
@@ -111,7 +121,7 @@ class _Matching:
     def _slot(self, job: int, place: int) -> slots.Slot | None:
         """Return the best slot of a place for a job."""
         need = self._needs[job]
-        fitting = [s for s in self._places[place] if need.fits(s.shape)]
+        fitting = [s for s in self._places[place] if need.may_have(s)]
         fitting.sort(key=lambda s: not s.starts_at_once(need.accelerator))
         return fitting[0] if fitting else None
 

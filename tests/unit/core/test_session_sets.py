@@ -12,6 +12,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import what_if
+from fpgapool.core.calendar import promises
 from fpgapool.core.queues import sharing
 from fpgapool.core.rules import session_sets
 from fpgapool.strategies import shared
@@ -628,3 +629,45 @@ def test_dry_run() -> None:
         model.Verdict.NOT_NOW, (codes.SET_WAITS,)
     )
     assert ask(3).position == 0
+
+
+# -- slots that are reserved by calendar -------------------------------------
+
+
+def reserve(pool: pools.Pool, project: str, *slot_ids: int) -> None:
+    """Reserve slots for aes jobs of a project, from now on."""
+    owner = promises.owner_of(project, "aes")
+    pool.step(
+        events.CalendarChanged(
+            owners=tuple((slot_id, owner) for slot_id in slot_ids)
+        )
+    )
+
+
+def test_a_set_gets_what_is_reserved_for_its_project() -> None:
+    pool = pools.make_pool(pools.make_host(1, 3), strategy="fifo")
+    reserve(pool, "p", 11, 12)
+    assert not pools.taken(submit_set(pool, 1, 2, 3, project="q"))
+    got = dict(pools.taken(submit_set(pool, 4, 5, project="p")))
+    assert got.keys() == {4, 5}
+    assert set(got.values()) == {11, 12}
+
+
+def test_a_set_gets_reserved_slots_and_others() -> None:
+    pool = pools.make_pool(pools.make_host(1, 3), strategy="fifo")
+    reserve(pool, "p", 12)
+    assert job_ids(submit_set(pool, 1, 2, 3, project="p")) == [1, 2, 3]
+
+
+def test_a_set_has_no_part_of_what_is_reserved() -> None:
+    """The set's first job fits the only reserved slot, the others none."""
+    pool = pools.make_pool(pools.make_host(1, 2), strategy="fifo")
+    reserve(pool, "p", 11)
+    pool.submit(pools.make_job(9, project="q"))
+    assert not pools.taken(submit_set(pool, 1, 2, project="p"))
+    # A single one gets it meanwhile.
+    assert pools.taken(pool.submit(pools.make_job(3, project="p"))) == [
+        (3, 11)
+    ]
+    assert not pools.taken(release(pool, 11))
+    assert job_ids(release(pool, 10)) == [1, 2]
