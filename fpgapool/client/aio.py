@@ -64,13 +64,6 @@ def _threads() -> concurrent.futures.ThreadPoolExecutor:
     )
 
 
-class _Token(cancelling.CancelToken):
-    """A token that can be attached to another one, which then cancels it."""
-
-    def shutdown(self) -> None:
-        self.cancel()
-
-
 class _Waiter:
     """Runs a call that blocks; where it would wait, the event loop goes on.
 
@@ -217,7 +210,7 @@ async def _run(
 async def _run_with(
     call: Callable[..., _T],
     options: session_options.Options,
-    token: _Token | None = None,
+    token: cancelling.LinkedToken | None = None,
 ) -> _T:
     """Run a call that opens sessions, with a token for this task alone."""
     if options.get("meanwhile") is not None:
@@ -225,7 +218,7 @@ async def _run_with(
             "meanwhile needs a thread for each session, so the functions of "
             "client.aio do not accept it; use client.submit()"
         )
-    token = token or _Token()
+    token = token or cancelling.LinkedToken()
     callers = cancelling.token_of(options.get("cancel"))
     callers.attach(token)
     try:
@@ -243,7 +236,9 @@ class Session(shown.Shown):
     :class:`fpgapool.client.Session`.
     """
 
-    def __init__(self, session: sessions.Session, token: _Token) -> None:
+    def __init__(
+        self, session: sessions.Session, token: cancelling.LinkedToken
+    ) -> None:
         self._session = session
         self._token = token
 
@@ -323,7 +318,7 @@ async def acc_open(
 
     ``meanwhile`` is not accepted.
     """
-    token = _Token()
+    token = cancelling.LinkedToken()
 
     def call(cancel: cancelling.CancelToken) -> sessions.Session:
         given: session_options.Options = {**options, "cancel": cancel}

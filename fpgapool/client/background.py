@@ -127,19 +127,12 @@ def _first(
     return output
 
 
-class _Token(cancelling.CancelToken):
-    """A token that can be attached to another one, which then cancels it."""
-
-    def shutdown(self) -> None:
-        self.cancel()
-
-
 class _Future(concurrent.futures.Future[Result]):
     """A future that is never marked as running, so it remains cancellable."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.token = _Token()
+        self.token = cancelling.LinkedToken()
 
     def cancel(self) -> bool:
         cancelled = super().cancel()
@@ -180,7 +173,10 @@ def _run(
 
 
 def _cancellable(
-    call: arrays.Call, data: Any, timeout_s: float | None, token: _Token
+    call: arrays.Call,
+    data: Any,
+    timeout_s: float | None,
+    token: cancelling.LinkedToken,
 ) -> Result:
     callers = cancelling.token_of(call.options.get("cancel"))
     callers.attach(token)

@@ -83,6 +83,14 @@ class CancelToken:
             self._channels.pop(attached, None)
 
 
+class LinkedToken(CancelToken):
+    """A token that can be attached to another one, which then cancels it."""
+
+    def shutdown(self) -> None:
+        """Cancel."""
+        self.cancel()
+
+
 class EventToken(CancelToken):
     """A token that follows a plain :class:`threading.Event`."""
 

@@ -55,7 +55,7 @@ class SessionSet(shown.Shown, Sequence[sessions.Session]):
         self,
         set_id: str,
         opened: Iterable[sessions.Session],
-        token: _Token,
+        token: cancelling.LinkedToken,
         callers: cancelling.CancelToken,
     ) -> None:
         self.set_id = set_id
@@ -241,13 +241,6 @@ def _check_names(given: Mapping[str, Any], others: Collection[str]) -> None:
             )
 
 
-class _Token(cancelling.CancelToken):
-    """A token that can be attached to another one, which then cancels it."""
-
-    def shutdown(self) -> None:
-        self.cancel()
-
-
 class _Opening:
     """Opens the sessions of a set, each in its own thread."""
 
@@ -255,7 +248,7 @@ class _Opening:
         self._plan = plan
         checks.seconds(timeout_s, "timeout_s")
         self._timeout_s = timeout_s
-        self._token = _Token()
+        self._token = cancelling.LinkedToken()
         self._opened: dict[int, sessions.Session] = {}
         #: By the session's number, the first one first.
         self._failed: dict[int, BaseException] = {}
