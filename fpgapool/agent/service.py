@@ -33,6 +33,7 @@ from fpgapool.agent.child import process
 from fpgapool.agent.child import room
 from fpgapool.agent.door import frontdoor
 from fpgapool.agent.door import slots
+from fpgapool.agent.door import stages
 from fpgapool.agent.host import boards
 from fpgapool.agent.host import monitor
 from fpgapool.agent.host import shaping
@@ -280,12 +281,16 @@ class Agent:
             self._fork_server,
             self.cgroups,
         )
+        host_slots = slots.HostSlots(settings, self.table, self.desks)
         self.workers = workers.Workers(
             settings,
             self.loop,
             self._counts,
             self._happened,
             self.desks.dial_for,
+            stages.NextStages(
+                settings.host_uuid, host_slots, self._conductor, self._caller
+            ).connect,
             self._fork_server,
             self.cgroups,
         )
@@ -296,7 +301,7 @@ class Agent:
             self._casts,
             self._caller,
             self._opener,
-            slots.HostSlots(settings, self.table, self.desks),
+            host_slots,
         )
         self._cache = cache.BitstreamCache(
             pathlib.Path(settings.state_path) / CACHE_NAME,

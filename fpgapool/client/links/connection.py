@@ -47,6 +47,18 @@ _MAX_WINDOW_BYTES = 2**32 - 1
 #: Features that every session uses if the worker supports them.
 _OFFERED = frames.BLOCKS_FEATURE, frames.CHECKPOINT_FEATURE
 
+# What it means that a worker lacks a required feature.
+_MISSING = {
+    frames.CHECKSUM_FEATURE: (
+        codes.CHECKSUM_UNAVAILABLE,
+        "the slot's board or worker does not support checksums",
+    ),
+    frames.LINK_FEATURE: (
+        codes.CHAIN_UNAVAILABLE,
+        "the slot's worker does not support chains",
+    ),
+}
+
 # Constants of the C library.
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
@@ -399,8 +411,9 @@ class Dialer:
         :param start_input_offset_bytes: offset at which input that began in
             another slot continues.
         :raises WorkerError: if the worker refuses; with code
-            ``CHECKSUM_UNAVAILABLE`` if it does not support checksums, or
-            ``TLS_REQUIRED`` if it does not use TLS.
+            ``CHECKSUM_UNAVAILABLE`` or ``CHAIN_UNAVAILABLE`` if it does not
+            support checksums or chains, or ``TLS_REQUIRED`` if it does not use
+            TLS.
         :raises channel.DeadlineExceeded: if there is no response in time;
             :class:`FrontDoorHangs` if the front door did not respond.
         :raises frames.ProtocolError: if the worker's response is invalid.
@@ -492,11 +505,9 @@ class Dialer:
             self._cancel.attach(data)
             connection = _shake_hands(data, hello, deadline_s)
             self._transport = transport
-            if not self.features <= connection.opened.features:
-                raise WorkerError(
-                    codes.CHECKSUM_UNAVAILABLE,
-                    "the slot's board or worker does not support checksums",
-                )
+            missing = self.features - connection.opened.features
+            if missing:
+                raise WorkerError(*_MISSING[min(missing)])
             return_secret = connection.opened.return_secret
             if transport == STREAM and return_secret is not None:
                 connection.channel = self._pair(

@@ -56,7 +56,11 @@ class Recovering:
     :ivar stateless: whether only the offset affects how a piece is processed.
     :ivar checksum: whether the data is checked end to end.
     :ivar reopens: how often a lost slot was replaced.
+    :ivar lags: whether acknowledgements come so late that all buffers are
+        needed.
     """
+
+    lags = False
 
     def __init__(
         self,

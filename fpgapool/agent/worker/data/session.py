@@ -39,6 +39,7 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
 from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import links
 from fpgapool.agent.worker.data import memory as memories
 from fpgapool.agent.worker.data import outgoing
 from fpgapool.agent.worker.data import processing
@@ -47,6 +48,7 @@ from fpgapool.common.channels import channel as channels
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames
+from fpgapool.protocol import links as protocol
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
@@ -69,6 +71,7 @@ class DataSession:
     """One session's data plane.
 
     :param post: takes events of the assignment without blocking.
+    :param reach: connects to the next stage's worker of a chain.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class DataSession:
         keyring: hellos.Keyring,
         post: Post,
         kept: blocks.Blocks,
+        reach: links.Reach,
         start_input_bytes: int = 0,
         start_output_bytes: int = 0,
     ) -> None:
@@ -91,6 +95,9 @@ class DataSession:
         self.keyring = keyring
         self._post = post
         self.kept = kept
+        self._reach = reach
+        self.incoming = links.Incoming()
+        self._outward: links.Outward | None = None
         #: Arguments that the core has, by number.
         self.arguments: dict[int, references.Reference] = {}
         self._generation = keyring.order.generation
@@ -243,6 +250,29 @@ class DataSession:
             raise channels.ChannelClosed("the session is not connected")
         channel.send_over(other, frames.pack_header(frames.RETURN))
 
+    def link(self, order: protocol.Order) -> None:
+        """Follow the client's order about the links of this stage.
+
+        :raises frames.ProtocolError: if it comes after data.
+        """
+        with self.lock:
+            incoming, outward = self.incoming, self._outward
+            is_new = (
+                order.secret_sha256 is not None and not incoming.expected
+            ) or (order.passes_on and outward is None)
+            if is_new and self.input.received_bytes > self.input.start_bytes:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "LINK arrived after input"
+                )
+            if order.secret_sha256 is not None:
+                incoming.expected = True
+                self.keyring.expect_link(order.secret_sha256)
+            if order.passes_on:
+                if outward is None:
+                    outward = links.Outward(self, self._reach)
+                    self._outward = outward
+                outward.aim(order.target)
+
     def _refuse_if_over(self) -> None:
         if self.stopping or self.ended:
             raise ports.Refused(*self._over)
@@ -252,6 +282,7 @@ class DataSession:
             self.channel.shutdown()
             self.channel = None
         self.tasks.clear()
+        self.incoming.drop()
         self.condition.notify_all()
 
     def _rewind(self, acked_input_bytes: int, received_bytes: int) -> None:
@@ -415,7 +446,11 @@ class DataSession:
             return None
         if not self.outgoing.may_send():
             return None
-        return sending.Message(channel, self.outgoing.collect())
+        parts = self.outgoing.collect()
+        if self._outward is not None:
+            # What the client knows of may go over the link.
+            self.condition.notify_all()
+        return sending.Message(channel, parts)
 
     def _do(self, work: _Work) -> _Work | None:
         if isinstance(work, sending.Message):
@@ -518,6 +553,9 @@ class DataSession:
             if code != codes.OK:
                 self._over = (code, message)
             self.processor.cancel()
+            self.incoming.drop()
+            if self._outward is not None:
+                self._outward.stop()
             self.condition.notify_all()
             idle = self.wait_for_run(self.is_idle, goodbye.LINGER_S)
             channel, self.channel = self.channel, None
@@ -537,6 +575,8 @@ class DataSession:
             self.wait_for_run(self.is_idle)
         if self._thread_ended is not None:
             self._thread_ended.wait()
+        if self._outward is not None:
+            self._outward.wait()
         with self.lock:
             remains = memories.remains(code, bool(self._output.kept))
             # Threads that still read the connection keep this object alive, so
