@@ -106,7 +106,7 @@ def fitting(
                 checks.params_schema(
                     dict(one.params), profile.get("params_schema") or {}
                 )
-        except errors.FpgapoolError as exc:
+        except (errors.InvalidRequest, errors.RequestRejected) as exc:
             raise exc.of_stage(one.number, one.accelerator) from None
         ratio = profile.get("return_ratio")
         if not isinstance(ratio, int | float):

@@ -96,9 +96,8 @@ class Job:
             pipeline = _Pipeline(
                 self, [(one, _flow_of(one)) for one in opened]
             )
-            started_s = time.monotonic()
             try:
-                pipeline.transfer()
+                self._transfer(pipeline)
             except errors.SessionFailed as exc:
                 if not self._can_start_over(exc, pipeline):
                     raise
@@ -106,8 +105,13 @@ class Job:
             else:
                 self.source.check_end(self._check)
                 return self._report(opened)
-            finally:
-                self._ran_s += time.monotonic() - started_s
+
+    def _transfer(self, pipeline: _Pipeline) -> None:
+        started_s = time.monotonic()
+        try:
+            pipeline.transfer()
+        finally:
+            self._ran_s += time.monotonic() - started_s
 
     def _open(self) -> list[sessions.Session]:
         started_s = time.monotonic()

@@ -62,8 +62,17 @@ class Site:
         )
         #: Answers the question for a slot's desk.
         self.dial = mock.Mock(return_value=None)
+        #: Answers the question for the next stage of a chain.
+        self.dial_next = mock.Mock()
         self.supervisor = workers.Workers(
-            made, Loop(), None, None, self.dial, None, cgroups.Cgroups("host")
+            made,
+            Loop(),
+            None,
+            None,
+            self.dial,
+            self.dial_next,
+            None,
+            cgroups.Cgroups("host"),
         )
         self.supervisor._emit = lambda *_event: None
         self._agent_end, self.worker_end = socket.socketpair()
