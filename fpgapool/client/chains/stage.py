@@ -123,6 +123,9 @@ class StageFlow(flows.Flow):
     deadline_s: float | None = None
     over = False
     lags = True
+    # A stage's input is settled piece by piece, and each stage may have a rest
+    # that is not settled. So the window must have room for many pieces.
+    most_piece_bytes = 2**20
 
     def join(self, hop_in: Hop | None, hop_out: Hop | None) -> None:
         """Connect the stage to its neighbours, before any data is sent."""
@@ -281,8 +284,7 @@ class StageFlow(flows.Flow):
                 self._behind.send(release, self._present, self.deadline_s)
         if newest is not None:
             self._settle_before()
-        if self.window.waiting:
-            self._check_stalled()
+        self._check_stalled()
 
     def _release(self) -> bytes:
         hop = self.hop_out
@@ -304,9 +306,11 @@ class StageFlow(flows.Flow):
         :raises errors.SessionFailed: if everything is processed but the rest
             of the output, and no input has room that would complete it.
         """
-        hop = self.hop_out
+        hop, wanted_bytes = self.hop_out, self.window.wanted_bytes
         processed = self._processed
-        if hop is None or self._is_settling or self._recovers:
+        if hop is None or wanted_bytes is None:
+            return
+        if self._is_settling or self._recovers:
             return
         try:
             first, last = processed[0], processed[-1]
@@ -318,6 +322,7 @@ class StageFlow(flows.Flow):
             and receiver.window.idle
             and first.output_bytes > receiver.acknowledged_bytes
             and last.output_bytes == hop.cutter.seen_bytes
+            and not self.window.has_room(wanted_bytes)
         ):
             raise self._failure(
                 codes.CHAIN_STALLED,

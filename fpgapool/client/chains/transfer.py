@@ -93,7 +93,7 @@ class Job:
     def _run(self) -> ChainReport:
         while True:
             opened = self._open()
-            pipeline = _Pipeline(
+            pipeline = Pipeline(
                 self, [(one, _flow_of(one)) for one in opened]
             )
             try:
@@ -106,7 +106,7 @@ class Job:
                 self.source.check_end(self._check)
                 return self._report(opened)
 
-    def _transfer(self, pipeline: _Pipeline) -> None:
+    def _transfer(self, pipeline: Pipeline) -> None:
         started_s = time.monotonic()
         try:
             pipeline.transfer()
@@ -157,6 +157,7 @@ class Job:
                 transfer.left_s(self.deadline_s),
                 options,
                 stages.StageFlow,
+                last=one.number == len(self.wanted),
             )
         except errors.FpgapoolError as exc:
             raise exc.of_stage(one.number, one.accelerator) from None
@@ -166,7 +167,7 @@ class Job:
         self._token.check()
 
     def _can_start_over(
-        self, failure: errors.SessionFailed, pipeline: _Pipeline
+        self, failure: errors.SessionFailed, pipeline: Pipeline
     ) -> bool:
         return (
             failure.code in transfer.RESTART_CODES
@@ -210,7 +211,7 @@ def _flow_of(session: sessions.Session) -> stages.StageFlow:
     return session.flow
 
 
-class _Pipeline:
+class Pipeline:
     """The open stages, and a thread for each but the last one.
 
     :param opened: sessions and their flows, in order.

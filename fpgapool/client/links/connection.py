@@ -376,6 +376,7 @@ class Dialer:
     :param features: features that the worker must support.
     :param returns: use a second connection for data from the worker, if the
         worker is on another host and supports that.
+    :param shares: use shared memory if the worker is on this host.
     """
 
     def __init__(
@@ -386,6 +387,7 @@ class Dialer:
         features: frozenset[str] = frozenset(),
         require_tls: bool = False,
         returns: bool = False,
+        shares: bool = True,
     ) -> None:
         self.view = view
         self._offered = {*features, *_OFFERED}
@@ -395,8 +397,10 @@ class Dialer:
         self.features = features
         self._cancel = cancel
         self._local_only = require_tls and view.certificate_sha256 is None
-        #: Transport of the first connection; all others must use it, too.
-        self._transport: str | None = None
+        self._shares = shares
+        #: Whether the first connection was on this host; all others must have
+        #: the same transport.
+        self._local: bool | None = None
 
     def open(
         self,
@@ -504,7 +508,7 @@ class Dialer:
         try:
             self._cancel.attach(data)
             connection = _shake_hands(data, hello, deadline_s)
-            self._transport = transport
+            self._local = data.sock.family == socket.AF_UNIX
             missing = self.features - connection.opened.features
             if missing:
                 raise WorkerError(*_MISSING[min(missing)])
@@ -568,9 +572,9 @@ class Dialer:
                 return link.connect(
                     endpoint,
                     self.view.certificate_sha256,
-                    functools.partial(self._local, deadline_s),
+                    functools.partial(self._connect_local, deadline_s),
                     deadline_s,
-                ), SHM if local else STREAM
+                ), SHM if local and self._shares else STREAM
             except (OSError, doors.ConnectionLost) as exc:
                 failure = exc.with_traceback(None)
             except errors.OperationTimeout as exc:
@@ -594,9 +598,9 @@ class Dialer:
         # but the worker would still refuse a different transport.
         if self._local_only and not local:
             return False
-        return self._transport is None or local == (self._transport == SHM)
+        return self._local is None or local == self._local
 
-    def _local(self, deadline_s: float | None) -> socket.socket:
+    def _connect_local(self, deadline_s: float | None) -> socket.socket:
         # The worker is still running even if the agent was restarted.
         return self._twice(
             functools.partial(

@@ -111,15 +111,18 @@ def open_stage(
     timeout_s: float | None,
     options: session_options.Options,
     make_flow: Callable[..., flows.Flow],
+    *,
+    last: bool,
 ) -> sessions.Session:
     """Get a slot for one stage of a chain; see :func:`acc_open`.
 
     :param make_flow: makes the flow of the session.
+    :param last: whether the output comes to this process.
     :raises errors.SessionFailed: also with code ``CHAIN_UNAVAILABLE``, if the
         slot's worker does not know chains.
     """
     opening = _Opening(accelerator, size_bytes, timeout_s, options)
-    opening.make_stage(make_flow)
+    opening.make_stage(make_flow, last)
     return opening.run()
 
 
@@ -178,10 +181,16 @@ class _Opening:
         self._is_own = False
         self._make_flow: Callable[..., flows.Flow] = flows.Flow
         self._returns = self._members["size_bytes"] >= RETURN_FROM_BYTES
+        self._shares = True
 
-    def make_stage(self, make_flow: Callable[..., flows.Flow]) -> None:
+    def make_stage(
+        self, make_flow: Callable[..., flows.Flow], last: bool
+    ) -> None:
         """Open the session of a stage of a chain."""
         self._make_flow = make_flow
+        # Output that goes elsewhere is kept for long: it needs bytes, and not
+        # whole buffers.
+        self._shares = last
         self._features |= {frames.LINK_FEATURE}
         # At most one direction has data on its connection.
         self._returns = False
@@ -270,6 +279,7 @@ class _Opening:
             self._features,
             require_tls=self._require_tls,
             returns=self._returns,
+            shares=self._shares,
             away_timeout_s=self._away_timeout_s,
             on_away=self._options["on_away"],
         )

@@ -74,7 +74,7 @@ class Window:
     :param opened: the worker's OPENED, with sizes and the input's offset.
 
     :ivar stopped: whether reserving buffers is refused from now on.
-    :ivar waiting: number of threads that wait for room.
+    :ivar wanted_bytes: for how much room a thread waits; None if none does.
     :ivar on_full: called before a thread waits; it may raise an error.
     """
 
@@ -87,7 +87,7 @@ class Window:
         )
         self.lock = threading.RLock()
         self.stopped = False
-        self.waiting = 0
+        self.wanted_bytes: int | None = None
         self._changed = threading.Condition(self.lock)
         self._own: list[memoryview | None] = [None] * buffers
         # The last one was used most recently, so it is probably still in the
@@ -136,7 +136,7 @@ class Window:
                     raise waiting.Stopped
                 if self._free and self.input.has_room(length_bytes):
                     return self._free.pop()
-                self.waiting += 1
+                self.wanted_bytes = length_bytes
                 try:
                     if self.on_full is not None:
                         self.on_full()
@@ -144,7 +144,7 @@ class Window:
                     if not self._changed.wait(left_s):
                         raise channel.DeadlineExceeded("deadline passed")
                 finally:
-                    self.waiting -= 1
+                    self.wanted_bytes = None
 
     def free(self, pieces: list[Piece]) -> None:
         """Release buffers of acknowledged pieces; call with the lock held."""

@@ -142,7 +142,7 @@ class Feeder(threading.Thread):
         self._deadline_s = deadline_s
         self._multiple_bytes = flow.chunk_multiple_bytes
         self._piece_bytes = (
-            flow.chunk_bytes - flow.chunk_bytes % self._multiple_bytes
+            flow.piece_bytes - flow.piece_bytes % self._multiple_bytes
         )
         self.failure: BaseException | None = None
         self._fed = False
