@@ -254,6 +254,8 @@ class Agent:
         # Fetches have their own threads, because they take a long time and
         # must not delay other calls.
         self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
+        # So do connections to other hosts, which may not answer.
+        self._stage_caller = sender.Caller(self.loop, f"{name}-stages")
 
     def _build_parts(self) -> None:
         settings = self._settings
@@ -289,7 +291,10 @@ class Agent:
             self._happened,
             self.desks.dial_for,
             stages.NextStages(
-                settings.host_uuid, host_slots, self._conductor, self._caller
+                settings.host_uuid,
+                host_slots,
+                self._conductor,
+                self._stage_caller,
             ).connect,
             self._fork_server,
             self.cgroups,
@@ -329,6 +334,7 @@ class Agent:
             self._fork_server.launch()
             self._load_cache()
             self._fetch_caller.start()
+            self._stage_caller.start()
         self.loop.start()
         self._casts.start()
         self._caller.start()
@@ -421,6 +427,7 @@ class Agent:
         if self._devices:
             self._cache.stop()
             self._fetch_caller.stop(STOP_TIMEOUT_S)
+            self._stage_caller.stop(STOP_TIMEOUT_S)
         self._link.stop(STOP_TIMEOUT_S)
         self._nic.stop(STOP_TIMEOUT_S)
 

@@ -38,6 +38,7 @@ from fpgapool.client.transfers import feeding
 from fpgapool.client.transfers import sinks
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.worker import machine_steps
 
@@ -197,7 +198,7 @@ class Slot:
         with self._chain.lock:
             self.is_lost = True
         self.cut("")
-        self._server.clear("OK", "")
+        self._server.clear(codes.WORKER_DIED, "")
 
 
 class _Flow(stages.StageFlow):

@@ -70,6 +70,9 @@ class Hop:
         self.receiver = receiver
         self._require_tls = require_tls
         self._lock = threading.Lock()
+        # Pieces that the receiver has no room for, and who announces them.
+        self.waiting: collections.deque[cutting.Cut] = collections.deque()
+        self._announcing = threading.Lock()
         self.target: links.Target | None = None
         self.cutter = cutting.Cutter(
             receiver.chunk_bytes, receiver.chunk_multiple_bytes
@@ -99,6 +102,16 @@ class Hop:
         """Note that the receiver has no slot."""
         with self._lock:
             self.target = None
+
+    def push(self) -> None:
+        """Announce as much to the receiver as it has room for.
+
+        Never waits for room: a thread that did could not see that its own
+        worker, for whose data the receiver waits, is lost.
+        """
+        with self._announcing:
+            while self.waiting and self.receiver.may_announce(self.waiting[0]):
+                self.receiver.announce(self.waiting.popleft())
 
     @property
     def secret_sha256(self) -> str:
@@ -144,8 +157,10 @@ class StageFlow(flows.Flow):
 
     def send_link(self) -> None:
         """Tell the worker its neighbours."""
+        # What is true when it is sent: the present connection may be replaced
+        # before, and know more.
         self._behind.send(
-            self._order().frame(), self._present, self.deadline_s
+            lambda: self._order().frame(), self._present, self.deadline_s
         )
 
     def _order(self) -> links.Order:
@@ -164,6 +179,11 @@ class StageFlow(flows.Flow):
             self._output.due_pieces = stream.UNLIMITED
 
     # Input from the stage before.
+
+    def may_announce(self, cut: cutting.Cut) -> bool:
+        """Whether there is room for a piece, and a worker to tell of it."""
+        has_room = self.window.has_room(cut.length_bytes)
+        return has_room and not self._recovers
 
     def announce(self, cut: cutting.Cut) -> None:
         """Tell the worker of input that comes over the link."""
@@ -225,12 +245,24 @@ class StageFlow(flows.Flow):
             self._borders.append(border_bytes)
         if known_bytes < length_bytes or border_bytes == seen_bytes:
             last = bool(header.flags & (frames.TASK_END | frames.END))
-            for cut in hop.cutter.add(seen_bytes, last=last, end=end):
-                hop.receiver.announce(cut)
+            hop.waiting += hop.cutter.add(seen_bytes, last=last, end=end)
+            hop.push()
         self.settle()
         return None
 
     # Settling.
+
+    def _keep_checkpoint(self, offset_bytes: int, state: bytes) -> None:
+        if self.hop_out is None:
+            super()._keep_checkpoint(offset_bytes, state)
+            return
+        # Several may come before the input of the first one is settled.
+        settled_bytes = self.acknowledged_bytes
+        self._checkpoints = {
+            offset: known
+            for offset, known in self._checkpoints.items()
+            if offset >= settled_bytes
+        } | {offset_bytes: state}
 
     def _acknowledged(self, header: frames.FrameHeader) -> None:
         if self.hop_out is None:
@@ -253,6 +285,7 @@ class StageFlow(flows.Flow):
 
     def _settle_before(self) -> None:
         if self.hop_in is not None:
+            self.hop_in.push()
             self.hop_in.sender.settle()
 
     def settle(self) -> None:
@@ -320,6 +353,7 @@ class StageFlow(flows.Flow):
         if (
             last.input_bytes == self._input.added_bytes
             and receiver.window.idle
+            and not hop.waiting
             and first.output_bytes > receiver.acknowledged_bytes
             and last.output_bytes == hop.cutter.seen_bytes
             and not self.window.has_room(wanted_bytes)
@@ -357,6 +391,8 @@ class StageFlow(flows.Flow):
                 self.hop_out.receiver.send_link()
         if self.hop_out is not None:
             self.settle()
+        if self.hop_in is not None:
+            self.hop_in.push()
 
     def _resume(
         self, deadline_s: float | None, reason: channel.ChannelClosed

@@ -93,9 +93,7 @@ class Job:
     def _run(self) -> ChainReport:
         while True:
             opened = self._open()
-            pipeline = Pipeline(
-                self, [(one, _flow_of(one)) for one in opened]
-            )
+            pipeline = Pipeline(self, [(one, _flow_of(one)) for one in opened])
             try:
                 self._transfer(pipeline)
             except errors.SessionFailed as exc:
