@@ -18,6 +18,8 @@ from fpgapool.common.channels import channel
 # longest time. Pools end sessions that wait for longer, after a minute.
 _FIRST_HOLD_S = 5.0
 _LONGEST_HOLD_S = 20.0
+# A request cannot wait for no time at all.
+_LEAST_S = 0.001
 # Shortest and longest pause after all slots were given back.
 _PAUSES_S = 0.2, 2.0
 
@@ -50,6 +52,8 @@ def open_all(
         try:
             for index in order:
                 left_s = channel.remaining_s(until_s)
+                if left_s is not None:
+                    left_s = max(left_s, _LEAST_S)
                 wait_s = waiting.earliest(hold_s if opened else None, left_s)
                 opened[index] = open_one(index, attempt, wait_s)
             return [opened[index] for index in sorted(opened)]

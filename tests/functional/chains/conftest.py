@@ -19,7 +19,12 @@ def pool() -> Iterator[harness.Pool]:
 
 @pytest.fixture(scope="module")
 def two_hosts() -> Iterator[harness.Pool]:
-    """Give a pool with two slots, on two hosts."""
-    options = "--hosts=2", "--boards=2", "--slots=1", "--unlimited"
-    with harness.running_pool(*options) as running:
-        yield running
+    """Give a pool with two slots, on two hosts, with TLS."""
+    with harness.short_directory() as directory:
+        config = directory / "tls.conf"
+        config.write_text("[agent]\ntls = true\n")
+        options = "--hosts=2", "--boards=2", "--slots=1", "--unlimited"
+        with harness.running_pool(
+            *options, f"--config-file={config}"
+        ) as running:
+            yield running

@@ -112,7 +112,7 @@ def test_empty_input(pool) -> None:
         ((), {}, codes.CHAIN_LENGTH, None),
         (("gzip",), {}, codes.CHAIN_LENGTH, None),
         (("copy",) * 9, {}, codes.CHAIN_LENGTH, None),
-        (("copy", "nothing"), {}, codes.UNKNOWN_ACCELERATOR, 2),
+        (("aes", "nothing"), {}, codes.UNKNOWN_ACCELERATOR, 2),
         (("sha", "aes"), {}, codes.CHAIN_NO_OUTPUT, 1),
         (("gzip", "copy"), {}, codes.CHAIN_PARAMS, None),
         (("gzip", "aes"), {"params": {}}, codes.INVALID_PARAMS, 2),

@@ -40,14 +40,14 @@ def serve(session: sessions.DataSession, channel: channels.Channel) -> None:
     except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
         LOG.info("the link from the previous stage was lost: %s", exc)
     with session.lock:
-        if session.incoming.channel is channel:
-            session.incoming.channel = None
+        if session.links.incoming.channel is channel:
+            session.links.incoming.channel = None
     channel.close()
 
 
 def _admit(session: sessions.DataSession, channel: channels.Channel) -> int:
     """Use a link instead of an earlier one; return where it must start."""
-    incoming = session.incoming
+    incoming = session.links.incoming
     with session.lock:
         incoming.hang_up()
         session.wait_for_run(lambda: session.stopping or not session.filling)
@@ -65,7 +65,7 @@ def _receive_one(
     session: sessions.DataSession, channel: channels.Channel
 ) -> bool:
     """Receive the next announced piece; return False if the link is over."""
-    incoming = session.incoming
+    incoming = session.links.incoming
     with session.lock:
         session.condition.wait_for(
             lambda: incoming.channel is not channel or incoming.announced

@@ -101,6 +101,50 @@ class Incoming:
             channel.shutdown()
 
 
+class Links:
+    """Both links of a session."""
+
+    def __init__(self, session: sessions.DataSession, reach: Reach) -> None:
+        self._session = session
+        self._reach = reach
+        self.incoming = Incoming()
+        self._outward: Outward | None = None
+
+    def follow(self, order: links.Order) -> None:
+        """Follow the client's order.
+
+        :raises frames.ProtocolError: if it comes after data.
+        """
+        session, incoming = self._session, self.incoming
+        with session.lock:
+            is_new = (
+                order.secret_sha256 is not None and not incoming.expected
+            ) or (order.passes_on and self._outward is None)
+            received = session.input
+            if is_new and received.received_bytes > received.start_bytes:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "LINK arrived after input"
+                )
+            if order.secret_sha256 is not None:
+                incoming.expected = True
+                session.keyring.expect_link(order.secret_sha256)
+            if order.passes_on:
+                if self._outward is None:
+                    self._outward = Outward(session, self._reach)
+                self._outward.aim(order.target)
+
+    def stop(self) -> None:
+        """End both; the caller holds the lock, and has set stopping."""
+        self.incoming.drop()
+        if self._outward is not None:
+            self._outward.stop()
+
+    def wait(self) -> None:
+        """Wait until nothing sends any more; without the lock."""
+        if self._outward is not None:
+            self._outward.wait()
+
+
 class Outward:
     """The link to the next stage, and the thread that sends over it."""
 

@@ -102,7 +102,7 @@ class Receiver:
                     header.type == frames.LINK
                     and frames.LINK_FEATURE in session.processor.features
                 ):
-                    session.link(links.parse(payload))
+                    session.links.follow(links.parse(payload))
                 continue
             if header.stream_id:
                 raise processing.Failure(
@@ -215,7 +215,7 @@ class Receiver:
                     frames.PROTOCOL_ERROR,
                     "input arrived before the CHECKPOINT",
                 )
-            session.incoming.check(header, sessions.MAX_TASKS)
+            session.links.incoming.check(header, sessions.MAX_TASKS)
             if not session.input.accept(header):
                 session.wake()
                 return
@@ -226,8 +226,8 @@ class Receiver:
             view = _NO_BYTES
             if length_bytes:
                 view = session.memory.take_input(header.aux, length_bytes)
-            if session.incoming.expected:
-                session.incoming.announced.append((header, view))
+            if session.links.incoming.expected:
+                session.links.incoming.announced.append((header, view))
                 session.condition.notify_all()
                 return
             here = not length_bytes or (

@@ -48,7 +48,6 @@ from fpgapool.common.channels import channel as channels
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames
-from fpgapool.protocol import links as protocol
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
@@ -95,9 +94,7 @@ class DataSession:
         self.keyring = keyring
         self._post = post
         self.kept = kept
-        self._reach = reach
-        self.incoming = links.Incoming()
-        self._outward: links.Outward | None = None
+        self.links = links.Links(self, reach)
         #: Arguments that the core has, by number.
         self.arguments: dict[int, references.Reference] = {}
         self._generation = keyring.order.generation
@@ -250,29 +247,6 @@ class DataSession:
             raise channels.ChannelClosed("the session is not connected")
         channel.send_over(other, frames.pack_header(frames.RETURN))
 
-    def link(self, order: protocol.Order) -> None:
-        """Follow the client's order about the links of this stage.
-
-        :raises frames.ProtocolError: if it comes after data.
-        """
-        with self.lock:
-            incoming, outward = self.incoming, self._outward
-            is_new = (
-                order.secret_sha256 is not None and not incoming.expected
-            ) or (order.passes_on and outward is None)
-            if is_new and self.input.received_bytes > self.input.start_bytes:
-                raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "LINK arrived after input"
-                )
-            if order.secret_sha256 is not None:
-                incoming.expected = True
-                self.keyring.expect_link(order.secret_sha256)
-            if order.passes_on:
-                if outward is None:
-                    outward = links.Outward(self, self._reach)
-                    self._outward = outward
-                outward.aim(order.target)
-
     def _refuse_if_over(self) -> None:
         if self.stopping or self.ended:
             raise ports.Refused(*self._over)
@@ -282,7 +256,7 @@ class DataSession:
             self.channel.shutdown()
             self.channel = None
         self.tasks.clear()
-        self.incoming.drop()
+        self.links.incoming.drop()
         self.condition.notify_all()
 
     def _rewind(self, acked_input_bytes: int, received_bytes: int) -> None:
@@ -447,7 +421,7 @@ class DataSession:
         if not self.outgoing.may_send():
             return None
         parts = self.outgoing.collect()
-        if self._outward is not None:
+        if self.outgoing.linked:
             # What the client knows of may go over the link.
             self.condition.notify_all()
         return sending.Message(channel, parts)
@@ -553,9 +527,7 @@ class DataSession:
             if code != codes.OK:
                 self._over = (code, message)
             self.processor.cancel()
-            self.incoming.drop()
-            if self._outward is not None:
-                self._outward.stop()
+            self.links.stop()
             self.condition.notify_all()
             idle = self.wait_for_run(self.is_idle, goodbye.LINGER_S)
             channel, self.channel = self.channel, None
@@ -575,8 +547,7 @@ class DataSession:
             self.wait_for_run(self.is_idle)
         if self._thread_ended is not None:
             self._thread_ended.wait()
-        if self._outward is not None:
-            self._outward.wait()
+        self.links.wait()
         with self.lock:
             remains = memories.remains(code, bool(self._output.kept))
             # Threads that still read the connection keep this object alive, so
