@@ -21,6 +21,8 @@ import time
 import typing
 
 from fpgapool.agent.child import crew
+from fpgapool.agent.worker import hello as hellos
+from fpgapool.agent.worker.data import outgoing
 from fpgapool.common.channels import channel as channels
 from fpgapool.common.channels import tls_channel
 from fpgapool.common.monitoring import ratelimit
@@ -29,9 +31,6 @@ from fpgapool.protocol import links
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
-
-if typing.TYPE_CHECKING:
-    from fpgapool.agent.worker.data import session as sessions
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
@@ -46,6 +45,21 @@ _LONGEST_PAUSE_S = 1.0
 _MAX_SENT_AT_ONCE = 16
 
 _offset_of = operator.attrgetter("offset_bytes")
+
+
+class Session(typing.Protocol):
+    """What links need of a session; see :class:`.session.DataSession`."""
+
+    lock: threading.RLock
+    condition: threading.Condition
+    stopping: bool
+    ended: bool
+    input: stream.Inbound
+    outgoing: outgoing.Outgoing
+    keyring: hellos.Keyring
+
+    def fail(self, failure: exceptions.CodedError) -> None:
+        """End the session."""
 
 
 class Reach(typing.Protocol):
@@ -104,7 +118,7 @@ class Incoming:
 class Links:
     """Both links of a session."""
 
-    def __init__(self, session: sessions.DataSession, reach: Reach) -> None:
+    def __init__(self, session: Session, reach: Reach) -> None:
         self._session = session
         self._reach = reach
         self.incoming = Incoming()
@@ -148,7 +162,7 @@ class Links:
 class Outward:
     """The link to the next stage, and the thread that sends over it."""
 
-    def __init__(self, session: sessions.DataSession, reach: Reach) -> None:
+    def __init__(self, session: Session, reach: Reach) -> None:
         self._session = session
         self._reach = reach
         self._target: links.Target | None = None
