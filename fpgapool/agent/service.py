@@ -33,6 +33,7 @@ from fpgapool.agent.child import process
 from fpgapool.agent.child import room
 from fpgapool.agent.door import frontdoor
 from fpgapool.agent.door import slots
+from fpgapool.agent.door import stages
 from fpgapool.agent.host import boards
 from fpgapool.agent.host import monitor
 from fpgapool.agent.host import shaping
@@ -253,6 +254,8 @@ class Agent:
         # Fetches have their own threads, because they take a long time and
         # must not delay other calls.
         self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
+        # So do connections to other hosts, which may not answer.
+        self._stage_caller = sender.Caller(self.loop, f"{name}-stages")
 
     def _build_parts(self) -> None:
         settings = self._settings
@@ -280,12 +283,19 @@ class Agent:
             self._fork_server,
             self.cgroups,
         )
+        host_slots = slots.HostSlots(settings, self.table, self.desks)
         self.workers = workers.Workers(
             settings,
             self.loop,
             self._counts,
             self._happened,
             self.desks.dial_for,
+            stages.NextStages(
+                settings.host_uuid,
+                host_slots,
+                self._conductor,
+                self._stage_caller,
+            ).connect,
             self._fork_server,
             self.cgroups,
         )
@@ -296,7 +306,7 @@ class Agent:
             self._casts,
             self._caller,
             self._opener,
-            slots.HostSlots(settings, self.table, self.desks),
+            host_slots,
         )
         self._cache = cache.BitstreamCache(
             pathlib.Path(settings.state_path) / CACHE_NAME,
@@ -324,6 +334,7 @@ class Agent:
             self._fork_server.launch()
             self._load_cache()
             self._fetch_caller.start()
+            self._stage_caller.start()
         self.loop.start()
         self._casts.start()
         self._caller.start()
@@ -416,6 +427,7 @@ class Agent:
         if self._devices:
             self._cache.stop()
             self._fetch_caller.stop(STOP_TIMEOUT_S)
+            self._stage_caller.stop(STOP_TIMEOUT_S)
         self._link.stop(STOP_TIMEOUT_S)
         self._nic.stop(STOP_TIMEOUT_S)
 

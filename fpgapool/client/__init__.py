@@ -6,7 +6,8 @@
 :func:`acc_close` releases it; :func:`run_file`, :func:`run_stream` and
 :func:`run_buffer` do all three for data that is already available.
 :func:`group_open` gives access to a group of slots that several programs
-share; :func:`acc_open_set` gets several slots at the same time.
+share; :func:`acc_open_set` gets several slots at the same time, and
+:func:`chain` puts accelerators one after the other.
 :func:`run_array`, and the functions of :mod:`fpgapool.client.arrays`,
 process NumPy arrays; :func:`map` processes many inputs, and :func:`submit` one
 in the background. Importing this package loads only the standard library.
@@ -30,6 +31,9 @@ if typing.TYPE_CHECKING:
     from fpgapool.client.background import map as map
     from fpgapool.client.background import submit as submit
     from fpgapool.client.cancel import CancelToken as CancelToken
+    from fpgapool.client.chains.chain import Chain as Chain
+    from fpgapool.client.chains.chain import chain as chain
+    from fpgapool.client.chains.transfer import ChainReport as ChainReport
     from fpgapool.client.doors.poolapi import PoolApi as PoolApi
     from fpgapool.client.doors.view import SessionView as SessionView
     from fpgapool.client.dryrun import DryRun as DryRun
@@ -78,6 +82,8 @@ _MODULES = {
     "Block": "sessions.blocks",
     "CancelToken": "cancel",
     "Cancelled": "errors",
+    "Chain": "chains.chain",
+    "ChainReport": "chains.transfer",
     "ChecksumMismatch": "errors",
     "DryRun": "dryrun",
     "FpgapoolError": "errors",
@@ -108,6 +114,7 @@ _MODULES = {
     "aio": "",
     "alignments": "",
     "arrays": "",
+    "chain": "chains.chain",
     "errors": "",
     "group_open": "groups.group",
     "map": "background",

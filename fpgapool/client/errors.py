@@ -46,11 +46,14 @@ class FpgapoolError(exceptions.CodedError):
     :ivar message: human-readable explanation; it may change.
     :ivar index: number of the input that failed, from 0, if
         :func:`fpgapool.client.map` raises the error; otherwise None.
+    :ivar stage: number of the stage that failed, from 1, if a chain raises the
+        error; otherwise None.
     :ivar request_id: ID of the request, which the log lines of all services
         that served it contain; None if nothing was requested.
     """
 
     index: int | None = None
+    stage: int | None = None
     request_id: str | None = None
     #: Whether the pool cannot know the request, as it was not found.
     unsent = False
@@ -80,6 +83,18 @@ class FpgapoolError(exceptions.CodedError):
         # Libraries that pickle errors, such as tblib, would also copy these.
         copied.__cause__ = copied.__context__ = None
         copied.__suppress_context__ = False
+        return copied
+
+    def of_stage(self, number: int, accelerator: str) -> Self:
+        """Return a copy that names the stage of a chain.
+
+        :param number: number of the stage, from 1.
+        """
+        copied = self.again()
+        if copied.stage is None:
+            copied.stage = number
+            copied.message = f"stage {number} ({accelerator}): {self.message}"
+            copied.args = (f"{self.code}: {copied.message}",)
         return copied
 
 

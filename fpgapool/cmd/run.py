@@ -26,6 +26,7 @@ from fpgapool.client.links import waiting
 from fpgapool.client.transfers import files
 from fpgapool.cmd import launch
 from fpgapool.cmd.running import arguments as command_line
+from fpgapool.cmd.running import chains
 from fpgapool.cmd.running import display as displays
 from fpgapool.cmd.running import ends
 from fpgapool.cmd.running import habits
@@ -68,7 +69,8 @@ def _run(
         return _dry_run(arguments, token)
     source = ends.source_of(arguments.source)
     destination = arguments.destination
-    prepared = parameters.prepare(arguments, source)
+    prepare = chains.prepare if arguments.stages else parameters.prepare
+    prepared = prepare(arguments, source)
     with contextlib.ExitStack() as stack:
         display = stack.enter_context(displays.Display(quiet=arguments.json))
         stream, size_bytes = ends.open_source(
@@ -78,6 +80,8 @@ def _run(
         if prepared.new_iv is not None:
             kept = _keep_iv(prepared.new_iv, destination, display, stack)
         run = _run_session if arguments.group is None else _run_group
+        if arguments.stages:
+            run = _run_chain
         output: str | BinaryIO
         if arguments.digest_of is not None:
             output = digest = io.BytesIO()
@@ -191,6 +195,32 @@ def _run_session(
         **_options(arguments, token),
     )
     return {"summary": displays.summary(report), **dataclasses.asdict(report)}
+
+
+def _run_chain(
+    arguments: argparse.Namespace,
+    source: BinaryIO,
+    destination: str | BinaryIO,
+    transfer: dict[str, Any],
+    display: displays.Display,
+    token: client.CancelToken,
+) -> dict[str, Any]:
+    chain = client.chain(
+        *arguments.stages,
+        params=transfer.pop("params"),
+        on_state=display.on_state,
+        on_away=display.on_away,
+        away_timeout_s=_AWAY_TIMEOUT_S,
+        request_id=arguments.request_id,
+        **_options(arguments, token),
+    )
+    report = chain.run_file(
+        source, destination, timeout_s=_left_s(arguments), **transfer
+    )
+    return {
+        "summary": displays.chain_summary(report),
+        **dataclasses.asdict(report),
+    }
 
 
 def _run_group(

@@ -44,6 +44,8 @@ BLOCKS_FEATURE = "blocks"
 GROUPS_FEATURE = "groups"
 #: Name of the feature of connections that carry only what a worker sends.
 RETURN_FEATURE = "return"
+#: Name of the feature of links between the workers of a chain.
+LINK_FEATURE = "link"
 
 # Flags. They are plain integers, because testing enums would be slower.
 END = 0x0001
@@ -51,6 +53,7 @@ SHM = 0x0002
 TASK_END = 0x0004
 TASK_MORE = 0x0008
 BLOCK = 0x0010
+LINKED = 0x0020
 
 # Error codes for protocol violations.
 PROTOCOL_ERROR = codes.PROTOCOL_ERROR
@@ -84,6 +87,7 @@ class FrameType(enum.IntEnum):
     CHECKPOINT = 134
     MISS = 135
     RETURN = 136
+    LINK = 137
 
 
 HELLO = int(FrameType.HELLO)
@@ -105,10 +109,11 @@ MEMBERS = int(FrameType.MEMBERS)
 CHECKPOINT = int(FrameType.CHECKPOINT)
 MISS = int(FrameType.MISS)
 RETURN = int(FrameType.RETURN)
+LINK = int(FrameType.LINK)
 
 DATA_TYPES = frozenset({INPUT, OUTPUT})
 JSON_TYPES = frozenset(
-    {HELLO, OPENED, CLOSED, ERROR, TASK_PARAMS, UNLOCK, MEMBERS}
+    {HELLO, OPENED, CLOSED, ERROR, TASK_PARAMS, UNLOCK, MEMBERS, LINK}
 )
 EMPTY_TYPES = frozenset({ACK, CLOSE, PING, PONG, LOCK, LOCKED, RETURN})
 
@@ -120,11 +125,11 @@ class ProtocolError(exceptions.CodedError):
 class FrameHeader(typing.NamedTuple):
     """The header of one frame, without magic, version and reserved bits.
 
-    :ivar flags: bitmask of ``END``, ``SHM``, ``TASK_END``, ``TASK_MORE`` and
-        ``BLOCK``.
+    :ivar flags: bitmask of ``END``, ``SHM``, ``TASK_END``, ``TASK_MORE``,
+        ``BLOCK`` and ``LINKED``.
     :ivar offset_bytes: position in the session's input or output.
-    :ivar payload_length_bytes: length of the payload: on the wire or, with
-        ``SHM``, in the shared buffer.
+    :ivar payload_length_bytes: length of the payload: on the wire; with
+        ``SHM``, in the shared buffer; or, with ``LINKED``, on the link.
     :ivar aux: with ``SHM``, the number of the shared buffer; for a group's
         task, the number of its lock; otherwise 0.
     """
@@ -140,7 +145,7 @@ class FrameHeader(typing.NamedTuple):
     @property
     def wire_payload_bytes(self) -> int:
         """Number of bytes that follow the header on the connection."""
-        if self.flags & SHM and self.type in DATA_TYPES:
+        if self.flags & (SHM | LINKED) and self.type in DATA_TYPES:
             return 0
         return self.payload_length_bytes
 

@@ -71,11 +71,11 @@ class Piece:
         """Position after its last byte."""
         return self.offset_bytes + len(self.data)
 
-    def header(self, kind: int, shared: bool) -> bytes:
+    def header(self, kind: int, shared: bool, more_flags: int = 0) -> bytes:
         """Encode the header of its frame."""
         return frames.pack_header(
             kind,
-            self.flags | frames.SHM if shared else self.flags,
+            self.flags | more_flags | (frames.SHM if shared else 0),
             0,
             self.task_id,
             self.offset_bytes,

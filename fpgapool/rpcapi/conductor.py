@@ -36,8 +36,7 @@ SINCE = dict.fromkeys(
         *("accelerators_after", "end_sessions", "group_now", "hosts_now"),
         *("note_service", "pool_counts", "pool_hosts", "services_now"),
         *("budgets_after", "get_budget", "get_share", "set_budget"),
-        "set_reservation",
-        "usable_groups",
+        *("set_reservation", "stage_endpoints", "usable_groups"),
     ),
     "1.1",
 )
@@ -385,6 +384,22 @@ class ConductorAPI(_PoolQuestions):
             client may connect, its secret is included once the leader has it.
             Front doors get secrets from :meth:`changed_sessions` instead.
         :returns: None if it is not in memory: it ended or never existed.
+        """
+
+    @declared.sent_by("_ask")
+    def stage_endpoints(
+        self,
+        host_uuid: str,
+        project_id: str,
+        session_id: str,
+        generation: int,
+    ) -> list[dict[str, Any]]:
+        """Return where the worker of a chain's next stage listens (call).
+
+        :param host_uuid: host of the calling agent, which has a session of
+            the same project.
+        :returns: ``address`` and ``port`` of each network; none if the project
+            has no session in a slot there, or none with this generation.
         """
 
     def changed_sessions(

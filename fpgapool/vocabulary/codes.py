@@ -893,6 +893,34 @@ BLOCK_DAMAGED = _code(
     "BLOCK_DAMAGED", "A block's data does not match its reference."
 )
 
+# Chains of accelerators. The first ones are errors of the program; nothing was
+# requested.
+CHAIN_LENGTH = _code(
+    "CHAIN_LENGTH", "A chain has fewer than 2 or more than 8 stages."
+)
+CHAIN_PARAMS = _code(
+    "CHAIN_PARAMS", "Parameters are for a stage that the chain does not have."
+)
+CHAIN_NO_OUTPUT = _code(
+    "CHAIN_NO_OUTPUT",
+    "A stage before the last one has no output that the next stage could "
+    "take.",
+)
+CHAIN_OPTION = _code("CHAIN_OPTION", "The option is not possible for chains.")
+CHAIN_UNAVAILABLE = _code(
+    "CHAIN_UNAVAILABLE",
+    "The slot's worker is of a release that does not know chains.",
+)
+CHAIN_LINK_LOST = _code(
+    "CHAIN_LINK_LOST",
+    "The worker of a stage cannot reach the worker of the next stage.",
+)
+CHAIN_STALLED = _code(
+    "CHAIN_STALLED",
+    "A stage has so little output that all input in flight does not fill one "
+    "piece of the next stage.",
+)
+
 
 def _those(treated: str) -> frozenset[str]:
     return frozenset(c for c, row in ERRORS.items() if getattr(row, treated))

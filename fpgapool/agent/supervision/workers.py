@@ -19,6 +19,7 @@ import os
 import pathlib
 import shutil
 import socket
+import typing
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -59,7 +60,8 @@ _ORDINARY = frozenset({codes.RECYCLE, codes.SESSION_NOT_READY})
 #: Time in which an idle worker must answer, and then end.
 IDLE_TIMEOUT_S = 10.0
 
-#: Shortest time between two connections of a worker to its desk.
+#: Shortest time between two connections of a worker to its desk, or to the
+#: next stage's worker.
 DESK_INTERVAL_S = 0.02
 
 # What a worker does only after an order, and once: it takes an assignment up,
@@ -79,8 +81,23 @@ _EVENTS = {
     "desk_wanted": shapes.Members(
         {"generation": slot.GENERATION}, others=True
     ),
+    "next_wanted": shapes.Members(
+        {
+            "number": shapes.integer(0, 2**63 - 1),
+            "generation": slot.GENERATION,
+            "session_id": shapes.text(),
+            "next_generation": slot.GENERATION,
+        },
+        others=True,
+    ),
     _UNREAD: shapes.Members({}, others=True),
 }
+
+#: Connects a project's worker to the worker of a session: project, session,
+#: generation, and what to call with the connection or None.
+DialNext: typing.TypeAlias = Callable[
+    [str, str, int, Callable[[socket.socket | None], None]], None
+]
 
 
 def control_path(state_dir: str, key: orders.Key) -> str:
@@ -209,6 +226,8 @@ class _WorkerProcess(children.Child):
     )
     holds: bool = False
     desk_due_s: float = 0.0
+    next_due_s: float = 0.0
+    dials_next: bool = False
     reported_idle: bool = False
 
     def spend(self, what: str) -> None:
@@ -224,6 +243,7 @@ class Workers(children.Keeper[_WorkerProcess]):
     :param emit: passes an event to the slot table: the slot, a method of the
         table, and the method's other arguments.
     :param dial_desk: see :meth:`.desks.Desks.dial_for`.
+    :param dial_next: see :class:`.stages.NextStages`.
     :ivar started: number of processes started, by device.
     :ivar ended: number of processes that have ended, by device and manner:
         "left", "killed", "died" or "out_of_memory".
@@ -239,6 +259,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         counts: metrics.Counts,
         emit: Callable[..., None],
         dial_desk: Callable[[orders.Key, int], socket.socket | None],
+        dial_next: DialNext,
         server: forks.ForkServer,
         groups: cgroups.Cgroups,
     ) -> None:
@@ -251,6 +272,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         self._counts = counts
         self._emit = emit
         self._dial_desk = dial_desk
+        self._dial_next = dial_next
         self._workers: dict[orders.Key, _WorkerProcess] = {}
         # Descriptors of two messages may arrive before the first is complete.
         self._most_fds = 2 * buffers.DESCRIPTORS
@@ -507,6 +529,9 @@ class Workers(children.Keeper[_WorkerProcess]):
         if event == "desk_wanted":
             self._connect_member(child, members["generation"])
             return
+        if event == "next_wanted":
+            self._connect_next(child, **members)
+            return
         child.spend(event)
         if event == _PREPARED:
             self._prepared(child.key, **members)
@@ -551,6 +576,51 @@ class Workers(children.Keeper[_WorkerProcess]):
             orders.ToWorker(child.key, "desk", generation, answer),
             [] if sock is None else [sock.detach()],
         )
+
+    def _connect_next(
+        self,
+        child: _WorkerProcess,
+        number: int,
+        generation: int,
+        session_id: str,
+        next_generation: int,
+        **_others: object,
+    ) -> None:
+        """Pass a worker a connection to the next stage of its chain."""
+        given, now, run = child.assigned, self._loop.now(), child.run
+
+        def answer(sock: socket.socket | None) -> None:
+            if child.run != run:
+                # Another process runs the slot.
+                if sock is not None:
+                    sock.close()
+                return
+            members = {"number": number, "connected": sock is not None}
+            child.link.ask(
+                "next",
+                members,
+                orders.ToWorker(child.key, "next", generation, members),
+                [] if sock is None else [sock.detach()],
+            )
+
+        if (
+            given is None
+            or given.project_id is None
+            or given.is_member
+            or given.generation != generation
+            or now < child.next_due_s
+            or child.dials_next
+        ):
+            answer(None)
+            return
+
+        def dialed(sock: socket.socket | None) -> None:
+            child.dials_next = False
+            answer(sock)
+
+        child.next_due_s = now + DESK_INTERVAL_S
+        child.dials_next = True
+        self._dial_next(given.project_id, session_id, next_generation, dialed)
 
     def _prepared(self, key: orders.Key, generation: int, secret: str) -> None:
         self._counts.count_prepared(key, generation, self._loop.now())

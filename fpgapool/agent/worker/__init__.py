@@ -14,6 +14,8 @@
     Limits of a connected session; does no I/O.
 ``hello``, ``desk``
     Admit the client of the current assignment, and open its session.
+``reach``
+    Gets connections to other stages of a chain from the agent.
 ``tasks``
     Runs the tasks of a group's desk instead, if the slot is its member.
 ``data``

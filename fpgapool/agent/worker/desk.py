@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import functools
 import logging
@@ -15,6 +16,8 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
 from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import feeding
+from fpgapool.agent.worker.data import links
 from fpgapool.agent.worker.data import memory as memories
 from fpgapool.agent.worker.data import processing
 from fpgapool.agent.worker.data import receiving
@@ -44,6 +47,7 @@ class SessionServer:
     """Admits only the client of the current assignment.
 
     :param post: takes events without blocking.
+    :param reach: connects to the next stage's worker of a chain.
     :ivar is_waiting: see :attr:`.tasks.Member.is_waiting`.
     """
 
@@ -53,6 +57,7 @@ class SessionServer:
     driver: drivers.Driver
     post: sessions.Post
     cache: blocks.BlockCache
+    reach: links.Reach
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -155,6 +160,9 @@ class SessionServer:
         if hello.return_secret is not None:
             self._take_return(hello, channel)
             return
+        if hello.link_secret is not None:
+            feeding.serve(self._linked(hello), channel)
+            return
         with self._opening:
             keyring, first = self._admit(hello)
             if first:
@@ -188,15 +196,28 @@ class SessionServer:
         self, hello: hellos.Hello, channel: channels.Channel
     ) -> None:
         """Attach a second connection, which carries what a session sends."""
+        session = self._admitted(hello, hellos.Keyring.admit_return)
+        session.send_over(channel)
+
+    def _linked(self, hello: hellos.Hello) -> sessions.DataSession:
+        """Return the session that the previous stage's worker may feed."""
+        return self._admitted(hello, hellos.Keyring.admit_link)
+
+    def _admitted(
+        self,
+        hello: hellos.Hello,
+        admit: collections.abc.Callable[[hellos.Keyring, hellos.Hello], None],
+    ) -> sessions.DataSession:
+        """Return the open session that another connection belongs to."""
         with self._lock:
             keyring, session = self._keyring, self._session
             if keyring is None or session is None:
                 raise _unauthorized()
             try:
-                keyring.admit_return(hello)
+                admit(keyring, hello)
             except hellos.Unauthorized:
                 raise _unauthorized() from None
-        session.send_over(channel)
+        return session
 
     def _open(self, hello: hellos.Hello, keyring: hellos.Keyring) -> None:
         try:
@@ -262,6 +283,7 @@ class SessionServer:
             # The session does not share its blocks with others, because they
             # are wiped when the slot is scrubbed after it.
             self.cache.open(keyring.order.project_id, hello.session_id),
+            self.reach,
             hello.start_input_offset,
             hello.start_output_offset,
         )

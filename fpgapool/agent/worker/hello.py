@@ -27,7 +27,7 @@ MAX_START_OFFSET = 2**63
 # A secret may be reissued while the previous one is in flight to the client.
 _MAX_SECRETS = 4
 # The kinds of secrets. A HELLO has exactly one.
-_SECRETS = ("secret", "resume_secret", "return_secret")
+_SECRETS = ("secret", "resume_secret", "return_secret", "link_secret")
 
 
 class Unauthorized(Exception):
@@ -44,6 +44,7 @@ class Hello:
     secret: str | None = dataclasses.field(default=None, repr=False)
     resume_secret: str | None = dataclasses.field(default=None, repr=False)
     return_secret: str | None = dataclasses.field(default=None, repr=False)
+    link_secret: str | None = dataclasses.field(default=None, repr=False)
     params: dict[str, typing.Any] = dataclasses.field(
         default_factory=dict, repr=False
     )
@@ -81,8 +82,7 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
     if sum(name in members for name in _SECRETS) != 1:
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR,
-            "exactly one of secret, resume_secret and return_secret is"
-            " required",
+            f"exactly one of {', '.join(_SECRETS)} is required",
         )
     members["features"] = frozenset(members.get("features", ()))
     return Hello(**members)
@@ -105,6 +105,7 @@ class Keyring:
             self._first.append(bytes.fromhex(order.secret_sha256))
         self._resume: list[bytes] = []
         self._return = b""
+        self._link = b""
         self._opened = False
 
     def mint(self) -> str:
@@ -139,6 +140,23 @@ class Keyring:
         ):
             raise Unauthorized(codes.UNAUTHORIZED)
         self._return = b""
+
+    def expect_link(self, secret_sha256: str) -> None:
+        """Admit the previous stage's worker, which shows this secret.
+
+        It stays valid, because that worker connects again by itself.
+        """
+        self._link = bytes.fromhex(secret_sha256)
+
+    def admit_link(self, hello: Hello) -> None:
+        """Check the HELLO of the previous stage's worker.
+
+        :raises Unauthorized: if session, generation or secret is invalid.
+        """
+        digest = _digest(hello.link_secret or "")
+        known = hmac.compare_digest(digest, self._link)
+        if not (known and self._is_ours(hello)):
+            raise Unauthorized(codes.UNAUTHORIZED)
 
     def _is_ours(self, hello: Hello) -> bool:
         return (

@@ -27,6 +27,7 @@ from fpgapool.agent.child import sockets
 from fpgapool.agent.worker import desk as desks
 from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import orders
+from fpgapool.agent.worker import reach
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import tasks
@@ -93,8 +94,9 @@ class Worker:
             exit_with_agent=settings.exit_with_agent,
         )
         self._cache = blocks.BlockCache(settings.block_cache_bytes)
+        self._reach = reach.Reach(lambda: self._calls.put(self._ask_for_next))
         self._desk = desks.SessionServer(
-            settings, self._driver, self.post, self._cache
+            settings, self._driver, self.post, self._cache, self._reach
         )
         self._member = tasks.Member(
             settings,
@@ -196,6 +198,7 @@ class Worker:
         self._decide(state.AgentConnected())
         self._hand_over()
         self._ask_for_desk()
+        self._ask_for_next()
 
     def _agent_went(self) -> None:
         self._decide(state.AgentLost())
@@ -210,10 +213,20 @@ class Worker:
             self._newest.notify("desk_wanted", generation=generation)
 
     def _take_desk(self, message: messages.Message) -> None:
-        fd = None
-        if message.get("connected") is True:
-            fd = self._newest.take_fd()
-        self._member.take_desk(message.get("generation"), fd)
+        self._member.take_desk(message.get("generation"), self._fd_of(message))
+
+    def _ask_for_next(self) -> None:
+        """Ask the agent for the connection to the next stage's worker."""
+        wanted, order = self._reach.wanted, self._machine.order
+        if wanted is not None and order is not None:
+            self._newest.notify(
+                "next_wanted", generation=order.generation, **wanted
+            )
+
+    def _fd_of(self, message: messages.Message) -> int | None:
+        """Return the descriptor that comes with a request, if any."""
+        is_there = message.get("connected") is True
+        return self._newest.take_fd() if is_there else None
 
     def _keep_unread(self, unread: memories.Unread) -> None:
         # Keep only one session's buffers: without an agent, there is no next
@@ -242,6 +255,9 @@ class Worker:
     def _obey(self, message: messages.Message) -> dict[str, object]:
         if message.get("op") == "desk":
             self._take_desk(message)
+            return {}
+        if message.get("op") == "next":
+            self._reach.take(message.get("number"), self._fd_of(message))
             return {}
         event = orders.parse(message)
         if event is None:

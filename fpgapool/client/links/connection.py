@@ -47,6 +47,18 @@ _MAX_WINDOW_BYTES = 2**32 - 1
 #: Features that every session uses if the worker supports them.
 _OFFERED = frames.BLOCKS_FEATURE, frames.CHECKPOINT_FEATURE
 
+# What it means that a worker lacks a required feature.
+_MISSING = {
+    frames.CHECKSUM_FEATURE: (
+        codes.CHECKSUM_UNAVAILABLE,
+        "the slot's board or worker does not support checksums",
+    ),
+    frames.LINK_FEATURE: (
+        codes.CHAIN_UNAVAILABLE,
+        "the slot's worker does not support chains",
+    ),
+}
+
 # Constants of the C library.
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
@@ -364,6 +376,7 @@ class Dialer:
     :param features: features that the worker must support.
     :param returns: use a second connection for data from the worker, if the
         worker is on another host and supports that.
+    :param shares: use shared memory if the worker is on this host.
     """
 
     def __init__(
@@ -374,6 +387,7 @@ class Dialer:
         features: frozenset[str] = frozenset(),
         require_tls: bool = False,
         returns: bool = False,
+        shares: bool = True,
     ) -> None:
         self.view = view
         self._offered = {*features, *_OFFERED}
@@ -383,8 +397,10 @@ class Dialer:
         self.features = features
         self._cancel = cancel
         self._local_only = require_tls and view.certificate_sha256 is None
-        #: Transport of the first connection; all others must use it, too.
-        self._transport: str | None = None
+        self._shares = shares
+        #: Whether the first connection was on this host; all others must have
+        #: the same transport.
+        self._local: bool | None = None
 
     def open(
         self,
@@ -399,8 +415,9 @@ class Dialer:
         :param start_input_offset_bytes: offset at which input that began in
             another slot continues.
         :raises WorkerError: if the worker refuses; with code
-            ``CHECKSUM_UNAVAILABLE`` if it does not support checksums, or
-            ``TLS_REQUIRED`` if it does not use TLS.
+            ``CHECKSUM_UNAVAILABLE`` or ``CHAIN_UNAVAILABLE`` if it does not
+            support checksums or chains, or ``TLS_REQUIRED`` if it does not use
+            TLS.
         :raises channel.DeadlineExceeded: if there is no response in time;
             :class:`FrontDoorHangs` if the front door did not respond.
         :raises frames.ProtocolError: if the worker's response is invalid.
@@ -491,12 +508,10 @@ class Dialer:
         try:
             self._cancel.attach(data)
             connection = _shake_hands(data, hello, deadline_s)
-            self._transport = transport
-            if not self.features <= connection.opened.features:
-                raise WorkerError(
-                    codes.CHECKSUM_UNAVAILABLE,
-                    "the slot's board or worker does not support checksums",
-                )
+            self._local = data.sock.family == socket.AF_UNIX
+            missing = self.features - connection.opened.features
+            if missing:
+                raise WorkerError(*_MISSING[min(missing)])
             return_secret = connection.opened.return_secret
             if transport == STREAM and return_secret is not None:
                 connection.channel = self._pair(
@@ -557,9 +572,9 @@ class Dialer:
                 return link.connect(
                     endpoint,
                     self.view.certificate_sha256,
-                    functools.partial(self._local, deadline_s),
+                    functools.partial(self._connect_local, deadline_s),
                     deadline_s,
-                ), SHM if local else STREAM
+                ), SHM if local and self._shares else STREAM
             except (OSError, doors.ConnectionLost) as exc:
                 failure = exc.with_traceback(None)
             except errors.OperationTimeout as exc:
@@ -583,9 +598,9 @@ class Dialer:
         # but the worker would still refuse a different transport.
         if self._local_only and not local:
             return False
-        return self._transport is None or local == (self._transport == SHM)
+        return self._local is None or local == self._local
 
-    def _local(self, deadline_s: float | None) -> socket.socket:
+    def _connect_local(self, deadline_s: float | None) -> socket.socket:
         # The worker is still running even if the agent was restarted.
         return self._twice(
             functools.partial(

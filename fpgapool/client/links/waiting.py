@@ -181,6 +181,7 @@ class SlotSeeker:
         *,
         require_tls: bool = False,
         returns: bool = False,
+        shares: bool = True,
         away_timeout_s: float | None = None,
         on_away: AwayCallback | None = None,
     ) -> None:
@@ -191,6 +192,7 @@ class SlotSeeker:
         self._absence = Absence(away_timeout_s, on_away)
         self._features = features
         self._returns = returns
+        self._shares = shares
         self._require_tls = require_tls
         self.token = token
         self._params = params
@@ -507,6 +509,7 @@ class SlotSeeker:
                     self._features,
                     self._require_tls,
                     self._returns,
+                    self._shares,
                 )
                 before = self.door.connections
                 attempt = self._connect(dialer)

@@ -100,10 +100,9 @@ class Flow(recovery.Recovering):
         elif kind == frames.CHECKSUM and self._verifier is not None:
             self._verifier.take(header, payload)
         elif kind == frames.CHECKPOINT:
-            present = self._present_checkpoint()
-            self._checkpoints = dict([present] if present else ())
-            state = frames.checkpoint_state(payload)
-            self._checkpoints[header.offset_bytes] = state
+            self._keep_checkpoint(
+                header.offset_bytes, frames.checkpoint_state(payload)
+            )
         elif kind == frames.MISS:
             with self._sending:
                 with self.window.lock:
@@ -114,6 +113,11 @@ class Flow(recovery.Recovering):
                 frames.PROTOCOL_ERROR, f"unexpected frame of type {kind}"
             )
         return None
+
+    def _keep_checkpoint(self, offset_bytes: int, state: bytes) -> None:
+        present = self._present_checkpoint()
+        self._checkpoints = dict([present] if present else ())
+        self._checkpoints[offset_bytes] = state
 
     def _take_output(
         self,

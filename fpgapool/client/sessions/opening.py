@@ -9,6 +9,7 @@ import functools
 import math
 import time
 import typing
+from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 from typing import Unpack
@@ -104,6 +105,27 @@ def acc_open(
     return _Opening(accelerator, size_bytes, timeout_s, options).run()
 
 
+def open_stage(
+    accelerator: str,
+    size_bytes: int,
+    timeout_s: float | None,
+    options: session_options.Options,
+    make_flow: Callable[..., flows.Flow],
+    *,
+    last: bool,
+) -> sessions.Session:
+    """Get a slot for one stage of a chain; see :func:`acc_open`.
+
+    :param make_flow: makes the flow of the session.
+    :param last: whether the output comes to this process.
+    :raises errors.SessionFailed: also with code ``CHAIN_UNAVAILABLE``, if the
+        slot's worker does not know chains.
+    """
+    opening = _Opening(accelerator, size_bytes, timeout_s, options)
+    opening.make_stage(make_flow, last)
+    return opening.run()
+
+
 class _Opening:
     def __init__(
         self,
@@ -157,6 +179,21 @@ class _Opening:
         self._chunk_bytes: object = None
         # Whether the accelerator is a bitstream that belongs to a project.
         self._is_own = False
+        self._make_flow: Callable[..., flows.Flow] = flows.Flow
+        self._returns = self._members["size_bytes"] >= RETURN_FROM_BYTES
+        self._shares = True
+
+    def make_stage(
+        self, make_flow: Callable[..., flows.Flow], last: bool
+    ) -> None:
+        """Open the session of a stage of a chain."""
+        self._make_flow = make_flow
+        # Output that goes elsewhere is kept for long: it needs bytes, and not
+        # whole buffers.
+        self._shares = last
+        self._features |= {frames.LINK_FEATURE}
+        # At most one direction has data on its connection.
+        self._returns = False
 
     def run(self) -> sessions.Session:
         with errors.About(self._origin.request_id):
@@ -241,7 +278,8 @@ class _Opening:
             self._options["on_state"],
             self._features,
             require_tls=self._require_tls,
-            returns=self._members["size_bytes"] >= RETURN_FROM_BYTES,
+            returns=self._returns,
+            shares=self._shares,
             away_timeout_s=self._away_timeout_s,
             on_away=self._options["on_away"],
         )
@@ -384,7 +422,7 @@ class _Opening:
         connection: connections.Connection,
         seeker: waiting.SlotSeeker | software.CpuOnly,
     ) -> sessions.Session:
-        flow = flows.Flow(dialer, connection, seeker, self._sender)
+        flow = self._make_flow(dialer, connection, seeker, self._sender)
         try:
             # If the connection breaks, the flow sends the arguments again.
             with contextlib.suppress(channel.ChannelClosed):

@@ -8,6 +8,7 @@ Input stays in its buffer until it is acknowledged.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 from fpgapool.client.links import connection as connections
@@ -73,7 +74,11 @@ class Window:
     :param opened: the worker's OPENED, with sizes and the input's offset.
 
     :ivar stopped: whether reserving buffers is refused from now on.
+    :ivar wanted_bytes: for how much room a thread waits; None if none does.
+    :ivar on_full: called before a thread waits; it may raise an error.
     """
+
+    on_full: Callable[[], object] | None = None
 
     def __init__(self, opened: connections.Opened, buffers: int) -> None:
         self._chunk_bytes = opened.chunk_bytes
@@ -82,6 +87,7 @@ class Window:
         )
         self.lock = threading.RLock()
         self.stopped = False
+        self.wanted_bytes: int | None = None
         self._changed = threading.Condition(self.lock)
         self._own: list[memoryview | None] = [None] * buffers
         # The last one was used most recently, so it is probably still in the
@@ -130,8 +136,15 @@ class Window:
                     raise waiting.Stopped
                 if self._free and self.input.has_room(length_bytes):
                     return self._free.pop()
-                if not self._changed.wait(channel.remaining_s(deadline_s)):
-                    raise channel.DeadlineExceeded("deadline passed")
+                self.wanted_bytes = length_bytes
+                try:
+                    if self.on_full is not None:
+                        self.on_full()
+                    left_s = channel.remaining_s(deadline_s)
+                    if not self._changed.wait(left_s):
+                        raise channel.DeadlineExceeded("deadline passed")
+                finally:
+                    self.wanted_bytes = None
 
     def free(self, pieces: list[Piece]) -> None:
         """Release buffers of acknowledged pieces; call with the lock held."""

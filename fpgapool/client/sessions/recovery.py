@@ -56,7 +56,13 @@ class Recovering:
     :ivar stateless: whether only the offset affects how a piece is processed.
     :ivar checksum: whether the data is checked end to end.
     :ivar reopens: how often a lost slot was replaced.
+    :ivar piece_bytes: how long the pieces of a long input should be.
+    :ivar lags: whether acknowledgements come so late that all buffers are
+        needed.
     """
+
+    most_piece_bytes = frames.MAX_DATA_BYTES
+    lags = False
 
     def __init__(
         self,
@@ -69,9 +75,11 @@ class Recovering:
         self.chunk_bytes = opened.chunk_bytes
         self.window_bytes = opened.window_bytes
         self.chunk_multiple_bytes = opened.chunk_multiple_bytes
+        self.piece_bytes = min(opened.chunk_bytes, self.most_piece_bytes)
+        self.piece_bytes = max(self.piece_bytes, self.chunk_multiple_bytes)
         self.window = pieces.Window(
             opened,
-            opened.window_bytes // opened.chunk_bytes
+            opened.window_bytes // self.piece_bytes
             if shared is None
             else shared.buffers,
         )

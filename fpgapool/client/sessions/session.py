@@ -277,7 +277,7 @@ class Session(described.Described):
         try:
             if exc is not None:
                 errors.release_frames(exc)
-                failure = _translated(self.flow, exc)
+                failure = translated(self.flow, exc)
                 for one in (failure, exc):
                     if isinstance(one, errors.FpgapoolError):
                         one.request_id = self.request_id
@@ -330,7 +330,7 @@ class Session(described.Described):
         except BaseException as exc:
             errors.release_frames(exc)
             self.abort()
-            if isinstance(exc, errors.FpgapoolError) or _translated(
+            if isinstance(exc, errors.FpgapoolError) or translated(
                 self.flow, exc
             ):
                 return
@@ -477,7 +477,7 @@ class _Collected:
         return self.buffer[: self._filled_bytes]
 
 
-def _translated(
+def translated(
     flow: flows.Flow, exc: BaseException
 ) -> errors.FpgapoolError | None:
     """Translate a flow's error into one of this library."""

@@ -14,6 +14,8 @@ from fpgapool.common.channels import channel
 
 #: Returns the current connection, which may change and so is not stored.
 Present = Callable[[], connections.Connection]
+#: A frame, or what makes it when it is sent.
+Frame = bytes | Callable[[], bytes]
 
 
 class Sideband:
@@ -25,10 +27,10 @@ class Sideband:
 
     def __init__(self, sending: threading.Lock) -> None:
         self._sending = sending
-        self._left: collections.deque[bytes] = collections.deque()
+        self._left: collections.deque[Frame] = collections.deque()
 
     def send(
-        self, frame: bytes, present: Present, deadline_s: float | None
+        self, frame: Frame, present: Present, deadline_s: float | None
     ) -> None:
         """Send a frame, or leave it to the other thread.
 
@@ -51,8 +53,10 @@ class Sideband:
                 # ChannelClosed: the receiving thread handles it. IndexError:
                 # another thread has sent the frame.
                 with contextlib.suppress(channel.ChannelClosed, IndexError):
+                    frame = self._left.popleft()
                     present().channel.send(
-                        self._left.popleft(), deadline_s=deadline_s
+                        frame() if callable(frame) else frame,
+                        deadline_s=deadline_s,
                     )
             finally:
                 self._sending.release()

@@ -142,7 +142,7 @@ class Feeder(threading.Thread):
         self._deadline_s = deadline_s
         self._multiple_bytes = flow.chunk_multiple_bytes
         self._piece_bytes = (
-            flow.chunk_bytes - flow.chunk_bytes % self._multiple_bytes
+            flow.piece_bytes - flow.piece_bytes % self._multiple_bytes
         )
         self.failure: BaseException | None = None
         self._fed = False
@@ -209,9 +209,10 @@ class _BufferFeeder(Feeder):
             most_bytes = max(_COPIED_BYTES, self._multiple_bytes)
             most_bytes -= most_bytes % self._multiple_bytes
             self._piece_bytes = min(self._piece_bytes, most_bytes)
-            self._flow.window.limit(
-                max(2, _COPIED_AHEAD_BYTES // self._piece_bytes)
-            )
+            if not self._flow.lags:
+                self._flow.window.limit(
+                    max(2, _COPIED_AHEAD_BYTES // self._piece_bytes)
+                )
 
     def _feed(self, length_bytes: int) -> None:
         piece = self._flow.reserve(

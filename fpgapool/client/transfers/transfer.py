@@ -42,9 +42,10 @@ from fpgapool.vocabulary import codes
 Progress = bars.Progress
 Buffer: typing.TypeAlias = blocks.Buffer
 
-_MAX_RESTARTS = 3
-# Codes of errors that another slot may avoid.
-_RESTART_CODES = codes.SLOT_LOST | {
+#: How often a transfer may start over.
+MAX_RESTARTS = 3
+#: Codes of errors that another slot may avoid.
+RESTART_CODES = codes.SLOT_LOST | {
     codes.INCOMPATIBLE_SLOT,
     codes.SESSION_LOST,
 }
@@ -191,12 +192,12 @@ class _Job:
         session = self.session
         return (
             session is not None
-            and failure.code in _RESTART_CODES
+            and failure.code in RESTART_CODES
             and (
                 not session.stateless
                 or failure.code == codes.INCOMPATIBLE_SLOT
             )
-            and self.restarts < _MAX_RESTARTS
+            and self.restarts < MAX_RESTARTS
             # A running feeder would read the next attempt's input.
             and self.feeder is not None
             and not self.feeder.is_alive()

@@ -17,6 +17,8 @@ from fpgapool.vocabulary import session as description
 flag, option = declared.flag, declared.option
 
 PROGRAM = "fpgapool-run"
+#: What stands between the stages of a chain.
+PLUS = "+"
 #: File name that means standard input or output.
 STANDARD = "-"
 
@@ -33,6 +35,16 @@ _SESSION_OPTIONS = (
     ("meanwhile", "--meanwhile"),
     ("checksum", "--checksum"),
     ("request_id", "--request-id"),
+)
+
+
+# The same for chains.
+_NOT_OF_CHAINS = (
+    ("group", "--group"),
+    ("dry_run", "--dry-run"),
+    ("fallback", "--fallback"),
+    ("meanwhile", "--meanwhile"),
+    ("checksum", "--checksum"),
 )
 
 
@@ -80,7 +92,9 @@ _DECLARED = (
     declared.Argument(
         "accelerator",
         nargs="?",
-        help="name, for example aes or copy; --list shows all",
+        help="name, for example aes or copy; --list shows all. Several, such"
+        " as gzip + aes, form a chain: the output of one goes to the next one"
+        " directly",
     ),
     declared.Argument(
         "file",
@@ -89,7 +103,8 @@ _DECLARED = (
         metavar="FILE",
         help="file to read instead of IN, - for standard input. Without OUT,"
         " gzip writes FILE.gz, aes and aes-cbc write FILE.enc, or FILE from"
-        " FILE.enc, and sha prints the digest as sha256sum does",
+        " FILE.enc, gzip + aes writes FILE.gz.enc, and sha prints the digest"
+        " as sha256sum does",
     ),
     option(
         "in",
@@ -128,7 +143,9 @@ _DECLARED = (
             "param",
             "NAME=VALUE",
             "parameter of the accelerator, such as level=3 or missing=0,4, in"
-            " the form that --list shows; may be repeated",
+            " the form that --list shows; may be repeated. In a chain,"
+            " STAGE:NAME=VALUE, also in the two options below, where STAGE is"
+            " a name or a number from 1",
             action="append",
             default=[],
         ),
@@ -296,6 +313,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         unknown options, which may be keys.
     """
     made = parser()
+    words = _joined(words)
     # FILE may come after options, which plain parsing would not allow.
     found, unknown = made.parse_known_intermixed_args(words)
     options = [one for one in unknown if one.startswith("-")]
@@ -308,6 +326,20 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             f"unexpected argument {unknown[0]!r} after FILE: one file at a"
             " time is taken"
         )
+    stages = (found.accelerator or "").split(f" {PLUS} ")
+    found.stages = tuple(stages) if len(stages) > 1 else ()
+    return found
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Join the stages of a chain to one word."""
+    left, found = list(words), list[str]()
+    while left:
+        word = left.pop(0)
+        if word == PLUS and found and left:
+            found[-1] += f" {PLUS} {left.pop(0)}"
+        else:
+            found.append(word)
     return found
 
 
@@ -331,6 +363,10 @@ def check(arguments: argparse.Namespace) -> None:
         raise UsageError("specify an accelerator; --list shows all")
     if arguments.size_bytes is not None and arguments.size_bytes < 0:
         raise UsageError("--size-bytes must be at least 0")
+    if arguments.stages:
+        for name, flag in _NOT_OF_CHAINS:
+            if getattr(arguments, name) not in (None, False):
+                raise UsageError(f"{flag} cannot be used with a chain")
     if arguments.group is None:
         return
     if arguments.dry_run:

@@ -145,6 +145,22 @@ def summary(report: client.RunReport) -> str:
     return text
 
 
+def chain_summary(report: client.ChainReport) -> str:
+    """Return the lines about a chain: all of it, and its stages."""
+    text = f"{_amounts(report)}; waited {report.waited_s:.3g} s"
+    if report.restarts:
+        text += f"; started over {units.count_text(report.restarts, 'time')}"
+    for number, one in enumerate(report.stages, 1):
+        text += (
+            f"\nstage {number}: {one.accelerator} on {one.host}/{one.device}"
+            f" slot {one.slot}, {units.bytes_text(one.output_bytes)} out"
+        )
+        if one.reopens:
+            times = units.count_text(one.reopens, "time")
+            text += f"; moved to another slot {times}"
+    return text
+
+
 def group_summary(report: client.GroupReport, waited_s: float) -> str:
     """Return the line about a file that a group processed."""
     return (
@@ -154,7 +170,9 @@ def group_summary(report: client.GroupReport, waited_s: float) -> str:
     )
 
 
-def _amounts(report: client.RunReport | client.GroupReport) -> str:
+def _amounts(
+    report: client.RunReport | client.GroupReport | client.ChainReport,
+) -> str:
     return (
         f"{units.bytes_text(report.input_bytes)} in, "
         f"{units.bytes_text(report.output_bytes)} out "

@@ -34,12 +34,14 @@ def fill_in(arguments: argparse.Namespace) -> None:
     arguments.source = file
     if arguments.destination is not None or arguments.dry_run:
         return
-    name = arguments.accelerator.partition("@")[0]
-    if name in _DIGESTS:
+    stages = arguments.stages or (arguments.accelerator,)
+    stages = [one.partition("@")[0] for one in stages]
+    suffixes = [_SUFFIXES.get(one) for one in stages]
+    if stages[-1] in _DIGESTS:
         arguments.digest_of = file
         arguments.destination = command_line.STANDARD
-    elif name in _SUFFIXES and file != command_line.STANDARD:
-        path = _destination(file, _SUFFIXES[name], arguments.direction)
+    elif None not in suffixes and file != command_line.STANDARD:
+        path = _destination(file, "".join(suffixes), arguments.direction)
         if os.path.lexists(path) and not arguments.force:
             raise command_line.UsageError(
                 f"{path} already exists; --force replaces it"

@@ -57,9 +57,14 @@ def prepare(arguments: argparse.Namespace, source: str) -> Prepared:
     """
     params = given(arguments)
     cipher = arguments.accelerator.partition("@")[0]
-    if cipher in _CIPHERS:
+    if is_cipher(cipher):
         return _with_iv(arguments.direction, params, cipher, source)
     return Prepared(params)
+
+
+def is_cipher(accelerator: str) -> bool:
+    """Return whether the options of ciphers apply to an accelerator."""
+    return accelerator.partition("@")[0] in _CIPHERS
 
 
 def given(arguments: argparse.Namespace) -> dict[str, Any]:

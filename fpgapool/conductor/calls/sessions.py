@@ -258,6 +258,23 @@ class SessionCalls(base.Calls):
         return view and view.to_primitive()
 
     @base.call
+    def stage_endpoints(
+        self,
+        ctxt: Any,
+        host_uuid: str,
+        project_id: str,
+        session_id: str,
+        generation: int,
+    ) -> list[dict[str, Any]]:
+        """Return where the worker of a chain's next stage listens."""
+        checks.require_own(ctxt, host_uuid, "stage_endpoints")
+        return self._ask(
+            lambda asked: asked.stage_endpoints(
+                host_uuid, project_id, session_id, generation
+            )
+        )
+
+    @base.call
     def changed_sessions(
         self, ctxt: Any, revisions: Any, host_uuid: str = ""
     ) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pytest
 from fpgapool.agent import settings
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import assigned
 from fpgapool.agent.supervision import cgroups
 from fpgapool.agent.supervision import link
 from fpgapool.agent.supervision import processes
@@ -62,8 +63,17 @@ class Site:
         )
         #: Answers the question for a slot's desk.
         self.dial = mock.Mock(return_value=None)
+        #: Answers the question for the next stage of a chain.
+        self.dial_next = mock.Mock()
         self.supervisor = workers.Workers(
-            made, Loop(), None, None, self.dial, None, cgroups.Cgroups("host")
+            made,
+            Loop(),
+            None,
+            None,
+            self.dial,
+            self.dial_next,
+            None,
+            cgroups.Cgroups("host"),
         )
         self.supervisor._emit = lambda *_event: None
         self._agent_end, self.worker_end = socket.socketpair()
@@ -255,6 +265,74 @@ def test_a_worker_that_asks_for_no_generation_gets_nothing(
     assert site.take() == ([], [])
     assert "invalid message" in caplog.text
     site.dial.assert_not_called()
+
+
+class TestNextStage:
+    """A worker asks for a connection to the next stage of its chain."""
+
+    GIVEN = assigned.Assigned(7, "session", "project")
+
+    @staticmethod
+    def want(site, **changes):
+        members = {
+            "number": 3,
+            "generation": 7,
+            "session_id": "next",
+            "next_generation": 9,
+        }
+        event = messages.notification("next_wanted", **members | changes)
+        site.send(messages.encode(event))
+        site.receive()
+
+    def test_the_project_is_that_of_the_agent(self, site):
+        site.child.assigned = self.GIVEN
+        self.want(site, project_id="of another one")
+        ((project_id, *wanted, answer), _) = site.dial_next.call_args
+        assert (project_id, *wanted) == ("project", "next", 9)
+        here, there = socket.socketpair()
+        answer(here)
+        (request,), (fd,) = site.take()
+        assert (request["op"], request["number"]) == ("next", 3)
+        assert request["connected"] is True
+        with there, socket.socket(fileno=fd) as connection:
+            there.sendall(b"bytes")
+            assert connection.recv(9) == b"bytes"
+
+    def test_one_connection_at_a_time(self, site):
+        site.child.assigned = self.GIVEN
+        self.want(site)
+        self.want(site, number=4)
+        site.dial_next.assert_called_once()
+        (request,), fds = site.take()
+        assert (request["number"], request["connected"]) == (4, False)
+        assert fds == []
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            None,
+            assigned.Assigned(),
+            assigned.Assigned(8, "session", "project"),
+            assigned.Assigned(7, "session", "project", is_member=True),
+        ],
+    )
+    def test_only_the_holder_of_the_slot_has_a_next_stage(self, site, given):
+        site.child.assigned = given
+        self.want(site)
+        site.dial_next.assert_not_called()
+        (request,), fds = site.take()
+        assert (request["connected"], fds) == (False, [])
+
+    def test_another_process_gets_no_connection(self, site):
+        site.child.assigned = self.GIVEN
+        self.want(site)
+        answer = site.dial_next.call_args.args[-1]
+        site.child.run = "another one"
+        here, there = socket.socketpair()
+        answer(here)
+        assert site.take() == ([], [])
+        with there:
+            assert there.recv(1) == b""
 
 
 class Stuffed:

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.security
 
 def test_few_connections_wait_for_a_slow_core():
     desk = desks.SessionServer(
-        mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock()
+        mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock()
     )
-    hello = mock.Mock(transport="stream", return_secret=None)
+    hello = mock.Mock(transport="stream", return_secret=None, link_secret=None)
     with (
         futures.ThreadPoolExecutor(2 * desks.MAX_CONNECTIONS) as threads,
         desk._opening,

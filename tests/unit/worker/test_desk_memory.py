@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import socket
+from unittest import mock
 
 import pytest
 
@@ -60,6 +61,7 @@ def test_the_slot_was_not_ready_if_there_is_no_memory(
         None,
         events.append,
         blocks.BlockCache(0),
+        mock.Mock(),
     )
     order = machine_steps.order()
     made.arm(order, base.load_profile("copy"))
@@ -97,6 +99,7 @@ def test_a_test_of_the_slot_needs_the_memory_too(monkeypatch):
         None,
         lambda _event: None,
         blocks.BlockCache(0),
+        mock.Mock(),
     )
     made.try_memory()
     monkeypatch.setattr(memory, "SharedMemory", fail)

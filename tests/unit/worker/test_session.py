@@ -9,6 +9,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 
@@ -70,6 +71,7 @@ def test_memory_is_reused_only_when_nobody_receives_into_it():
         hello.Keyring(machine_steps.order()),
         lambda event: None,
         blocks.BlockCache(0).open("project", "session"),
+        mock.Mock(),
     )
     log: list[str] = []
     here, there = socket.socketpair()
@@ -123,6 +125,7 @@ def _long_session(core, ends: list) -> session.DataSession:
         hello.Keyring(machine_steps.order()),
         ends.append,
         blocks.BlockCache(0).open("project", "session"),
+        mock.Mock(),
     )
 
 
@@ -339,6 +342,7 @@ def _ratio_session(core: RatioCore, ends: list) -> session.DataSession:
         hello.Keyring(machine_steps.order()),
         ends.append,
         blocks.BlockCache(0).open("project", "session"),
+        mock.Mock(),
     )
 
 

@@ -12,6 +12,8 @@
     Private memory, or buffers that the client maps.
 ``processing``
     Runs the core.
+``links``, ``feeding``
+    Send output to, and receive input from, other stages of a chain.
 ``blocks``
     A cache of blocks, so that clients need not send them again.
 

@@ -36,6 +36,7 @@ class Outgoing:
     :param start_bytes: offset of the first byte of output.
     :param window_bytes: maximum amount of unacknowledged output.
     :ivar output: the output that is not sent or not acknowledged yet.
+    :ivar linked: whether the output's data goes to the next stage's worker.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Outgoing:
         self.output: stream.Outbound[stream.Piece] = stream.Outbound(
             stream.WORKER, start_bytes, window_bytes, cuts=not shared
         )
+        self.linked = False
         self.pongs: collections.deque[bytes] = collections.deque()
         # Room that is reserved for the next task's output.
         self._room: memoryview | None = None
@@ -203,6 +205,10 @@ class Outgoing:
         ):
             piece = output.take()
             data = piece.data
+            if self.linked:
+                flag = frames.LINKED if data else 0
+                parts.append(piece.header(frames.OUTPUT, False, flag))
+                continue
             parts.append(piece.header(frames.OUTPUT, shared and bool(data)))
             if data and not shared:
                 parts.append(data)

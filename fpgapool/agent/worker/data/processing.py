@@ -97,7 +97,7 @@ class Processor:
 
     def agree(self, wanted: frozenset[str]) -> None:
         """Enable the features that both the client and the slot support."""
-        agreed = {*wanted} & {frames.BLOCKS_FEATURE}
+        agreed = {*wanted} & {frames.BLOCKS_FEATURE, frames.LINK_FEATURE}
         if frames.CHECKSUM_FEATURE in wanted and isinstance(
             self.core, drivers.ChecksummedCore
         ):

@@ -20,6 +20,7 @@ from fpgapool.agent.worker.data import session as sessions
 from fpgapool.common.channels import channel as channels
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
+from fpgapool.protocol import links
 from fpgapool.vocabulary import codes
 
 LOG = ratelimit.RateLimitedLog(__name__)
@@ -97,6 +98,11 @@ class Receiver:
                 payload = channels.recv_payload(channel, header)
                 if header.type == frames.CHECKPOINT:
                     self._restore(payload)
+                elif (
+                    header.type == frames.LINK
+                    and frames.LINK_FEATURE in session.processor.features
+                ):
+                    session.links.follow(links.parse(payload))
                 continue
             if header.stream_id:
                 raise processing.Failure(
@@ -209,6 +215,7 @@ class Receiver:
                     frames.PROTOCOL_ERROR,
                     "input arrived before the CHECKPOINT",
                 )
+            session.links.incoming.check(header, sessions.MAX_TASKS)
             if not session.input.accept(header):
                 session.wake()
                 return
@@ -219,11 +226,15 @@ class Receiver:
             view = _NO_BYTES
             if length_bytes:
                 view = session.memory.take_input(header.aux, length_bytes)
+            if session.links.incoming.expected:
+                session.links.incoming.announced.append((header, view))
+                session.condition.notify_all()
+                return
             here = not length_bytes or (
                 session.shared and not self._announced.pending
             )
             if here:
-                inline = self._add_task(header, view)
+                inline = add_task(session, header, view)
             else:
                 session.filling = True
         if not here:
@@ -257,7 +268,7 @@ class Receiver:
             )
 
     def _fill(self, header: frames.FrameHeader, view: memoryview) -> bool:
-        """Receive a piece and add it; see :meth:`_add_task`."""
+        """Receive a piece and add it; see :func:`add_task`."""
         session, channel = self._session, self._channel
         complete = False
         try:
@@ -273,32 +284,36 @@ class Receiver:
                 inline = (
                     complete
                     and session.channel is channel
-                    and self._add_task(header, view)
+                    and add_task(session, header, view)
                 )
         return inline
 
-    def _add_task(self, header: frames.FrameHeader, view: memoryview) -> bool:
-        """Add a received piece.
 
-        :returns: whether the caller must process it; the caller then owns the
-            core.
-        """
-        session = self._session
-        length_bytes = len(view)
-        end = bool(header.flags & frames.END)
-        session.tasks.append(
-            processing.Task(header.task_id, header.offset_bytes, view, end)
-        )
-        if session.busy:
-            return False
-        session.busy = (
-            not (session.stopping or session.leaving or session.sender.is_busy)
-            and len(session.tasks) == 1
-            and session.outgoing.allows_inline(length_bytes)
-        )
-        if not session.busy:
-            session.wake()
-        return session.busy
+def add_task(
+    session: sessions.DataSession,
+    header: frames.FrameHeader,
+    view: memoryview,
+) -> bool:
+    """Add a received piece; the caller holds the session's lock.
+
+    :returns: whether the caller must process it; the caller then owns the
+        core.
+    """
+    length_bytes = len(view)
+    end = bool(header.flags & frames.END)
+    session.tasks.append(
+        processing.Task(header.task_id, header.offset_bytes, view, end)
+    )
+    if session.busy:
+        return False
+    session.busy = (
+        not (session.stopping or session.leaving or session.sender.is_busy)
+        and len(session.tasks) == 1
+        and session.outgoing.allows_inline(length_bytes)
+    )
+    if not session.busy:
+        session.wake()
+    return session.busy
 
 
 def _given_up(

@@ -39,6 +39,7 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
 from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import links
 from fpgapool.agent.worker.data import memory as memories
 from fpgapool.agent.worker.data import outgoing
 from fpgapool.agent.worker.data import processing
@@ -69,6 +70,7 @@ class DataSession:
     """One session's data plane.
 
     :param post: takes events of the assignment without blocking.
+    :param reach: connects to the next stage's worker of a chain.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class DataSession:
         keyring: hellos.Keyring,
         post: Post,
         kept: blocks.Blocks,
+        reach: links.Reach,
         start_input_bytes: int = 0,
         start_output_bytes: int = 0,
     ) -> None:
@@ -91,6 +94,7 @@ class DataSession:
         self.keyring = keyring
         self._post = post
         self.kept = kept
+        self.links = links.Links(self, reach)
         #: Arguments that the core has, by number.
         self.arguments: dict[int, references.Reference] = {}
         self._generation = keyring.order.generation
@@ -252,6 +256,7 @@ class DataSession:
             self.channel.shutdown()
             self.channel = None
         self.tasks.clear()
+        self.links.incoming.drop()
         self.condition.notify_all()
 
     def _rewind(self, acked_input_bytes: int, received_bytes: int) -> None:
@@ -415,7 +420,11 @@ class DataSession:
             return None
         if not self.outgoing.may_send():
             return None
-        return sending.Message(channel, self.outgoing.collect())
+        parts = self.outgoing.collect()
+        if self.outgoing.linked:
+            # What the client knows of may go over the link.
+            self.condition.notify_all()
+        return sending.Message(channel, parts)
 
     def _do(self, work: _Work) -> _Work | None:
         if isinstance(work, sending.Message):
@@ -518,6 +527,7 @@ class DataSession:
             if code != codes.OK:
                 self._over = (code, message)
             self.processor.cancel()
+            self.links.stop()
             self.condition.notify_all()
             idle = self.wait_for_run(self.is_idle, goodbye.LINGER_S)
             channel, self.channel = self.channel, None
@@ -537,6 +547,7 @@ class DataSession:
             self.wait_for_run(self.is_idle)
         if self._thread_ended is not None:
             self._thread_ended.wait()
+        self.links.wait()
         with self.lock:
             remains = memories.remains(code, bool(self._output.kept))
             # Threads that still read the connection keep this object alive, so

@@ -102,6 +102,52 @@ class Questions:
             return lives.project_view(session)
         return lives.view(session)
 
+    def stage_endpoints(
+        self,
+        host_uuid: str,
+        project_id: str,
+        session_id: str,
+        generation: int,
+    ) -> list[dict[str, Any]]:
+        """Return where the worker of a chain's next stage listens.
+
+        :param host_uuid: host of the stage before, which learns nothing unless
+            it has a session of the project.
+        :returns: the networks' addresses and ports.
+        """
+        session = self.pool.sessions.by_id.get(session_id)
+        host = self.pool.registry.hosts.get(host_uuid)
+        if (
+            session is None
+            or session.project_id != project_id
+            or session.hold is None
+            or session.hold.generation != generation
+            or host is None
+            or not self._has_session_on(host, project_id)
+        ):
+            return []
+        reported = session.hold.slot.reported
+        offer = reported.offer if reported else None
+        return [
+            {"address": one.address, "port": one.port}
+            for one in (offer.endpoints if offer else ())
+            if one.port
+        ]
+
+    def _has_session_on(
+        self, host: registry.HostEntry, project_id: str
+    ) -> bool:
+        found = (
+            self.pool.holds.get(slot.id)
+            for device in host.devices.values()
+            for slot in device.slots.values()
+        )
+        return any(
+            isinstance(hold, sessions.SessionHold)
+            and hold.session.project_id == project_id
+            for hold in found
+        )
+
     # -- the pool ----------------------------------------------------------
 
     def groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:

@@ -7,6 +7,7 @@ import json
 import mmap
 import socket
 import threading
+from unittest import mock
 
 import pytest
 
@@ -105,6 +106,7 @@ def open_session(core, post):
         hello.Keyring(machine_steps.order()),
         post,
         blocks.BlockCache(0).open("project", "session"),
+        mock.Mock(),
     )
 
 

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sends whole inputs through chains."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Sequence
+
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import errors
+from fpgapool.client import options as session_options
+from fpgapool.client import shown
+from fpgapool.client.chains import checking
+from fpgapool.client.chains import opening
+from fpgapool.client.chains import stage as stages
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import opening as session_opening
+from fpgapool.client.sessions import session as sessions
+from fpgapool.client.transfers import bars
+from fpgapool.client.transfers import feeding
+from fpgapool.client.transfers import sinks
+from fpgapool.client.transfers import transfer
+from fpgapool.common.channels import buffers
+
+# A stage's request needs a name of its own, of at most 64 characters.
+_NAME_STEM = 56
+
+
+@dataclasses.dataclass(frozen=True)
+class StageReport(shown.ShownFields):
+    """What one stage of a chain did; see :class:`.transfer.RunReport`."""
+
+    accelerator: str
+    session_id: str
+    input_bytes: int
+    output_bytes: int
+    host: str | None
+    device: str | None
+    slot: int | None
+    local: bool
+    reconnects: int
+    reopens: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ChainReport(shown.ShownFields):
+    """The results of a transfer through a chain.
+
+    :ivar waited_s: seconds from the request until all slots were ready.
+    :ivar ran_s: seconds from then until the last output was written.
+    :ivar restarts: how often all of it had to begin again.
+    """
+
+    waited_s: float
+    ran_s: float
+    input_bytes: int
+    output_bytes: int
+    bytes_per_s: float
+    restarts: int
+    stages: tuple[StageReport, ...]
+
+
+@dataclasses.dataclass
+class Job:
+    """One transfer."""
+
+    wanted: Sequence[checking.Stage]
+    source: feeding.Source
+    sink: sinks.Sink
+    size_bytes: int
+    progress: bars.Progress | bool | None
+    deadline_s: float | None
+    options: session_options.Options
+
+    def __post_init__(self) -> None:
+        self._waited_s = self._ran_s = 0.0
+        self._restarts = 0
+        self._tell: bars.Progress | None = None
+        self._began_s = time.monotonic()
+        self._token = cancelling.token_of(self.options.get("cancel"))
+
+    def run(self) -> ChainReport:
+        name = " + ".join(one.accelerator for one in self.wanted)
+        try:
+            with bars.reporting(self.progress, name) as self._tell:
+                return self._run()
+        finally:
+            cancelling.release(self._token)
+
+    def _run(self) -> ChainReport:
+        while True:
+            opened = self._open()
+            pipeline = Pipeline(self, [(one, _flow_of(one)) for one in opened])
+            try:
+                self._transfer(pipeline)
+            except errors.SessionFailed as exc:
+                if not self._can_start_over(exc, pipeline):
+                    raise
+                self._restarts += 1
+            else:
+                self.source.check_end(self._check)
+                return self._report(opened)
+
+    def _transfer(self, pipeline: Pipeline) -> None:
+        started_s = time.monotonic()
+        try:
+            pipeline.transfer()
+        finally:
+            self._ran_s += time.monotonic() - started_s
+
+    def _open(self) -> list[sessions.Session]:
+        started_s = time.monotonic()
+        order = sorted(
+            range(len(self.wanted)),
+            key=lambda index: (self.wanted[index].accelerator, index),
+        )
+        try:
+            return opening.open_all(
+                order,
+                self._open_one,
+                self._token,
+                self.options.get("wait_timeout_s"),
+            )
+        finally:
+            self._waited_s += time.monotonic() - started_s
+
+    def _open_one(
+        self, index: int, attempt: int, wait_timeout_s: float | None
+    ) -> sessions.Session:
+        one = self.wanted[index]
+        claims = checking.claims(self.wanted, self.size_bytes)
+        options = session_options.Options(
+            **{
+                **self.options,
+                "params": one.params,
+                "wait_timeout_s": wait_timeout_s,
+            }
+        )
+        name, deadline_s = options.get("request_id"), options.get("deadline_s")
+        if name is not None:
+            again = f"{attempt}.{self._restarts}."
+            again = "" if again == "0.0." else again
+            options["request_id"] = f"{name[:_NAME_STEM]}.{again}{one.number}"
+        if deadline_s is not None:
+            # It is that of the chain, so it began with the first request.
+            used_s = time.monotonic() - self._began_s
+            options["deadline_s"] = max(deadline_s - used_s, 0.001)
+        try:
+            return session_opening.open_stage(
+                one.accelerator,
+                claims[index],
+                transfer.left_s(self.deadline_s),
+                options,
+                stages.StageFlow,
+                last=one.number == len(self.wanted),
+            )
+        except errors.FpgapoolError as exc:
+            raise exc.of_stage(one.number, one.accelerator) from None
+
+    def _check(self) -> None:
+        transfer.left_s(self.deadline_s)
+        self._token.check()
+
+    def _can_start_over(
+        self, failure: errors.SessionFailed, pipeline: Pipeline
+    ) -> bool:
+        return (
+            failure.code in transfer.RESTART_CODES
+            and self._restarts < transfer.MAX_RESTARTS
+            and not pipeline.feeder.is_alive()
+            and self.source.rewind()
+            and self.sink.rewind()
+        )
+
+    def _report(self, opened: Sequence[sessions.Session]) -> ChainReport:
+        used = [one.statistics for one in opened]
+        return ChainReport(
+            self._waited_s,
+            self._ran_s,
+            used[0].input_bytes,
+            used[-1].output_bytes,
+            used[0].input_bytes / max(self._ran_s, 1e-9),
+            self._restarts,
+            tuple(
+                StageReport(
+                    one.accelerator,
+                    session.session_id,
+                    amounts.input_bytes,
+                    amounts.output_bytes,
+                    session.host_name,
+                    session.device,
+                    session.slot,
+                    session.local,
+                    session.reconnects,
+                    session.reopens,
+                )
+                for one, session, amounts in zip(
+                    self.wanted, opened, used, strict=True
+                )
+            ),
+        )
+
+
+def _flow_of(session: sessions.Session) -> stages.StageFlow:
+    assert isinstance(session.flow, stages.StageFlow)
+    return session.flow
+
+
+class Pipeline:
+    """The open stages, and a thread for each but the last one.
+
+    :param opened: sessions and their flows, in order.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        opened: Sequence[tuple[sessions.Session, stages.StageFlow]],
+    ) -> None:
+        self._job = job
+        self._sessions = [session for session, _ in opened]
+        self._flows = [flow for _, flow in opened]
+        self._lock = threading.Lock()
+        self._failure: BaseException | None = None
+        self._threads = [
+            threading.Thread(
+                target=self._work,
+                args=one,
+                name=f"fpgapool-stage-{number}",
+                daemon=True,
+            )
+            for number, one in enumerate(opened[:-1], 1)
+        ]
+        self.feeder = job.source.feeder(
+            self._flows[0], job.size_bytes, job.deadline_s
+        )
+
+    def transfer(self) -> None:
+        """Move all data, and close the sessions."""
+        try:
+            self._connect()
+            self._move()
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
+            for session in self._sessions:
+                session.close()
+        except BaseException:
+            for session in self._sessions:
+                session.abort()
+            raise
+        finally:
+            # See errors.FpgapoolError.again().
+            failure = None
+
+    def _connect(self) -> None:
+        require_tls = bool(self._job.options.get("require_tls"))
+        hops: list[stages.Hop | None] = [None, None]
+        hops[1:1] = [
+            stages.Hop(sender, receiver, require_tls)
+            for sender, receiver in zip(
+                self._flows[:-1], self._flows[1:], strict=True
+            )
+        ]
+        for index, flow in enumerate(self._flows):
+            wanted = self._job.wanted[index]
+            flow.number, flow.accelerator = wanted.number, wanted.accelerator
+            flow.deadline_s = self._job.deadline_s
+            flow.join(hops[index], hops[index + 1])
+        # Receivers first, so that their workers expect the links.
+        for flow in reversed(self._flows):
+            flow.send_link()
+
+    def _move(self) -> None:
+        try:
+            with self._sessions[-1].using():
+                for thread in self._threads:
+                    thread.start()
+                self.feeder.start()
+                self._receive(self._flows[-1])
+        except BaseException as exc:
+            self._failed(exc, self._flows[-1])
+        else:
+            for flow in self._flows[:-1]:
+                flow.end()
+        finally:
+            self.feeder.stop()
+            for thread in self._threads:
+                if thread.ident is not None:
+                    thread.join(sessions.CLOSE_TIMEOUT_S)
+
+    def _receive(self, flow: stages.StageFlow) -> None:
+        """Receive all output of the last stage."""
+        job, told_bytes = self._job, -1
+        place = buffers.blank(0 if flow.shared else flow.chunk_bytes)
+        while not flow.ended:
+            wanted = job.sink.place()
+            output = flow.receive(
+                place if wanted is None else wanted, job.deadline_s
+            )
+            if output is not None and output.data:
+                job.sink.write(output.data)
+            done_bytes = self._flows[0].acknowledged_bytes
+            if job._tell is not None and done_bytes != told_bytes:
+                job._tell(done_bytes, job.size_bytes)
+                told_bytes = done_bytes
+
+    def _work(self, session: sessions.Session, flow: stages.StageFlow) -> None:
+        try:
+            with session.using():
+                flow.run()
+        except BaseException as exc:
+            self._failed(exc, flow)
+
+    def _failed(self, exc: BaseException, flow: stages.StageFlow) -> None:
+        """Keep the first failure, and stop all stages."""
+        errors.release_frames(exc)
+        with self._lock:
+            if self._failure is None:
+                self._failure = self._named(self.feeder.failure or exc, flow)
+        for one in self._flows:
+            one.stop()
+
+    def _named(
+        self, exc: BaseException, flow: stages.StageFlow
+    ) -> BaseException:
+        if exc is self.feeder.failure:
+            flow = self._flows[0]
+            if isinstance(exc, waiting.Stopped | errors.FpgapoolError):
+                return exc
+            return sessions.translated(flow, exc) or exc
+        if isinstance(exc, errors.FpgapoolError):
+            return exc.of_stage(flow.number, flow.accelerator)
+        return exc

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A chain's bytes arrive once and in order, whatever is lost on the way.
+
+Flows and workers are the product's own, in this process. Slots are killed,
+and connections and links break, after a number of pieces that chance draws.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from fpgapool import client
+from fpgapool.agent.worker.data import feeding
+from fpgapool.agent.worker.data import links
+from fpgapool.client.chains import cutting
+from fpgapool.client.chains import stage
+from fpgapool.client.links import connection
+from tests.harness import chained
+
+SEEDS = range(6)
+PIECES = 80
+STRIKES = 8
+
+SHM = connection.SHM
+
+
+def _kinds(rng: random.Random) -> list[chained.Kind]:
+    return [
+        chained.Kind(
+            rng.choice([chained.StretchCore, chained.PieceCore]),
+            rng.choice([1, 1, 16, 1000]),
+            rng.choice([connection.STREAM, SHM]),
+        )
+        for _ in range(rng.randint(2, 4))
+    ]
+
+
+def _plan(rng: random.Random, stages: int) -> chained.Plan:
+    # All stages process pieces, so all strikes find something to strike.
+    return {
+        rng.randint(2, PIECES): (
+            rng.choice([chained.KILL, chained.KILL, chained.CUT]),
+            rng.randrange(stages),
+        )
+        if rng.random() < 0.8
+        else (chained.UNLINK, rng.randrange(1, stages))
+        for _ in range(STRIKES)
+    }
+
+
+def _differs(seed: int, limit_s: float = chained.LIMIT_S) -> str:
+    """Compare a chain that loses much with one that loses nothing.
+
+    :returns: what is wrong; empty: nothing.
+    """
+    rng = random.Random(seed)
+    kinds = _kinds(rng)
+    data = rng.randbytes(PIECES * chained.PIECE_BYTES - rng.randrange(1024))
+    expected = chained.Chain(kinds, {}).run(data)
+    try:
+        found = chained.Chain(kinds, _plan(rng, len(kinds))).run(data, limit_s)
+    except client.FpgapoolError as error:
+        return repr(error)
+    return "" if found == expected else "the output differs"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_byte_arrives_once_and_in_order(seed: int) -> None:
+    assert _differs(seed) == ""
+
+
+@pytest.mark.parametrize("transport", [connection.STREAM, SHM])
+def test_the_output_is_that_of_the_accelerators(transport: str) -> None:
+    kinds = [
+        chained.Kind(multiple_bytes=multiple, transport=transport)
+        for multiple in (1, 16)
+    ]
+    data = random.Random(1).randbytes(PIECES * chained.PIECE_BYTES)
+    first = chained.stretched(data)
+    assert chained.Chain(kinds, {}).run(data) == chained.stretched(first)
+
+
+def test_no_input_has_no_output() -> None:
+    assert chained.Chain([chained.Kind()] * 8, {}).run(b"") == b""
+
+
+def _settle_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget input as soon as a worker has processed it."""
+    taken = stage._Processed
+    monkeypatch.setattr(
+        stage, "_Processed", lambda end, task, _output: taken(end, task, 0)
+    )
+
+
+def _acknowledge_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acknowledge output that the next stage has only been told of."""
+    release = stage.StageFlow._release
+
+    def released(self: stage.StageFlow) -> bytes:
+        if self.hop_out is None:
+            return release(self)
+        offset_bytes = self._output.consumed_bytes
+        self._output.acknowledged_bytes = offset_bytes
+        return stage.frames.pack_header(
+            stage.frames.ACK, offset_bytes=offset_bytes
+        )
+
+    monkeypatch.setattr(stage.StageFlow, "_release", released)
+
+
+def _start_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a link go on behind a piece that has not arrived completely."""
+    admit = feeding._admit
+
+    def admitted(session, channel) -> int:
+        admit(session, channel)
+        return session.input.received_bytes
+
+    monkeypatch.setattr(feeding, "_admit", admitted)
+
+
+def _start_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a link begin with all that the sender keeps."""
+
+    def position(channel, deadline_s) -> int:
+        found = links_position(channel, deadline_s)
+        return max(0, found - chained.CHUNK_BYTES)
+
+    links_position = links._position
+    monkeypatch.setattr(links, "_position", position)
+
+
+def _cut_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Announce repeated output once more."""
+    add = cutting.Cutter.add
+
+    def added(self, seen_bytes, *, last, end):
+        cuts = add(self, seen_bytes, last=last, end=end)
+        if not cuts and last and not end and self.cut_bytes:
+            return [cutting.Cut(self._multiple_bytes, False)]
+        return cuts
+
+    monkeypatch.setattr(cutting.Cutter, "add", added)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _settle_at_once,
+        _acknowledge_at_once,
+        _start_behind,
+        _start_early,
+        _cut_again,
+    ],
+)
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The comparison shows each bug, with one seed or another."""
+    rng = random.Random(1)
+    kinds = [chained.Kind(chained.PieceCore)] * 3
+    data = rng.randbytes(PIECES * chained.PIECE_BYTES)
+    expected = chained.Chain(kinds, {}).run(data)
+    plant(monkeypatch)
+    for seed in range(20):
+        plan = _plan(random.Random(seed), len(kinds))
+        try:
+            if chained.Chain(kinds, plan).run(data, 5.0) != expected:
+                return
+        except client.FpgapoolError:
+            return
+    pytest.fail("the bug was not found")
