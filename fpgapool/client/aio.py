@@ -329,24 +329,11 @@ async def acc_open(
     return Session(await _run_with(call, options, token), token)
 
 
-class SessionSet(shown.Shown, Sequence[Session]):
+class SessionSet(together.Members[Session]):
     """The sessions of a set; see :class:`fpgapool.client.SessionSet`.
 
     It is an asynchronous context manager, which closes all.
     """
-
-    def __init__(self, set_id: str, opened: Sequence[Session]) -> None:
-        self.set_id = set_id
-        self._sessions = opened
-
-    def _facts(self) -> Mapping[str, object]:
-        return {"set_id": self.set_id, "sessions": len(self)}
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def __getitem__(self, number: Any) -> Any:
-        return self._sessions[number]
 
     async def close(
         self, *, timeout_s: float | None = sessions.CLOSE_TIMEOUT_S

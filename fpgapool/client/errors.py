@@ -266,7 +266,7 @@ class LimitReached(FpgapoolError):
 
 
 class NoSuitableSlot(FpgapoolError):
-    """No slot of the pool can run the accelerator."""
+    """No slot of the pool can run the accelerator, or there are too few."""
 
 
 class PoolBusy(FpgapoolError):
@@ -352,6 +352,7 @@ CAUSES: dict[str, type[FpgapoolError]] = {
     codes.QUOTA_EXCEEDED: LimitReached,
     codes.ACCELERATOR_OUT_OF_USE: NoSuitableSlot,
     codes.NO_COMPATIBLE_SLOT: NoSuitableSlot,
+    codes.SET_IMPOSSIBLE: NoSuitableSlot,
     codes.QUEUE_FULL: PoolBusy,
     codes.RATE_LIMITED: PoolBusy,
     codes.TOO_MANY_CONNECTIONS: PoolBusy,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 import sys
@@ -18,6 +19,7 @@ from fpgapool.db import answers
 from fpgapool.db import models
 from fpgapool.db import records
 from fpgapool.db import rows
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import scheduling
 from fpgapool.vocabulary import states
 
@@ -53,7 +55,7 @@ HAS_JUST_FAILED = sa.and_(
     ).scalar_subquery(),
 )
 
-# Columns that live sessions do not use.
+# Columns that live sessions do not use, apart from those of sets.
 _UNUSED_WHILE_LIVE = frozenset({"reason", "message", "finished_at"})
 # Columns that sessions do not use before they have a slot.
 _UNUSED_BEFORE_SLOT = _UNUSED_WHILE_LIVE | {
@@ -85,7 +87,26 @@ def live(connection: sa.Connection) -> list[records.SessionRecord]:
     found += _live(
         connection, sa.and_(IS_LIVE, sa.not_(is_new)), _UNUSED_WHILE_LIVE
     )
+    sets = _of_sets(connection)
+    if sets:
+        found = [
+            dataclasses.replace(record, **sets[record.id])
+            if record.id in sets
+            else record
+            for record in found
+        ]
     return sorted(found, key=operator.attrgetter("id"))
+
+
+def _of_sets(connection: sa.Connection) -> dict[int, dict[str, str]]:
+    """Return what names the sets of live sessions that have not started."""
+    query = sa.select(_COLUMNS.id, _COLUMNS.message).where(
+        IS_LIVE, _COLUMNS.reason == codes.SET_WAITS
+    )
+    return {
+        row_id: {"reason": codes.SET_WAITS, "message": message}
+        for row_id, message in connection.execute(query)
+    }
 
 
 def _live(

@@ -106,7 +106,8 @@ FIELDS = fields.Fields(
         "reason",
         fields.TEXT,
         "Code that says why it ended, or why it lost its slot (until another"
-        " slot is ready); otherwise empty.",
+        " slot is ready), or that its set has not started (`SET_WAITS`);"
+        " otherwise empty.",
         default="",
         length=64,
         column=True,

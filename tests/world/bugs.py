@@ -792,7 +792,7 @@ def slots_of_a_set_granted_one_by_one() -> None:
     holders.Holders._note_ready = hasty  # type: ignore[method-assign]
 
 
-@_set_bug("a set has begun without one of its sessions")
+@_set_bug("a set holds some of its slots")
 def a_new_leader_knows_no_sets() -> None:
     def forgetful(_reason: str, _message: str) -> None:
         return None

@@ -31,6 +31,7 @@ from fpgapool.vocabulary import rules
 Member: typing.TypeAlias = tuple[str, int] | Mapping[str, Any]
 
 _NEEDED = ("accelerator", "size_bytes")
+_Session = typing.TypeVar("_Session")
 # Options that differ between the sessions of a set, that must be the same, and
 # that follow from its members and placement.
 _OF_ONE = ("request_id",)
@@ -42,7 +43,27 @@ _OF_NONE = ("fallback", "meanwhile")
 _CONSEQUENCES = frozenset({codes.SET_INCOMPLETE, codes.CANCELLED})
 
 
-class SessionSet(shown.Shown, Sequence[sessions.Session]):
+class Members(shown.Shown, Sequence[_Session]):
+    """The sessions of a set, in the order of the request.
+
+    :ivar set_id: the name of the set.
+    """
+
+    def __init__(self, set_id: str, opened: Iterable[_Session]) -> None:
+        self.set_id = set_id
+        self._sessions = list(opened)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"set_id": self.set_id, "sessions": len(self)}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._sessions[number]
+
+
+class SessionSet(Members[sessions.Session]):
     """The sessions of a set, in the order of the request.
 
     From the start on, each is a session like any other. It is a context
@@ -58,19 +79,9 @@ class SessionSet(shown.Shown, Sequence[sessions.Session]):
         token: cancelling.LinkedToken,
         callers: cancelling.CancelToken,
     ) -> None:
-        self.set_id = set_id
-        self._sessions = list(opened)
+        super().__init__(set_id, opened)
         self._token = token
         self._callers = callers
-
-    def _facts(self) -> Mapping[str, object]:
-        return {"set_id": self.set_id, "sessions": len(self)}
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def __getitem__(self, number: Any) -> Any:
-        return self._sessions[number]
 
     def close(
         self, *, timeout_s: float | None = sessions.CLOSE_TIMEOUT_S

@@ -287,6 +287,17 @@ def test_live_sessions_have_not_ended(database, epoch):
 
 
 @pytest.mark.dialect
+def test_live_sessions_say_which_set_has_not_started(database, epoch):
+    told = {"reason": codes.SET_WAITS, "message": "set one of 2 sessions"}
+    waits = factory.session(1, **told)
+    starts = factory.session(2, state="PREPARING", generation=7, **told)
+    ended = factory.ended(3, 1.7e9, **told)
+    _write(database, epoch, waits, starts, ended, factory.session(4))
+    found = database.load().live_sessions
+    assert found == [waits, starts, factory.session(4)]
+
+
+@pytest.mark.dialect
 def test_sessions_of_an_unknown_state_are_loaded_apart(database, epoch):
     live, unknown = factory.session(1), factory.session(2, state="FROZEN")
     _write(database, epoch, live, unknown, factory.ended(3, 1.7e9))

@@ -76,6 +76,7 @@ GROUPED = {
     "a mistake in the program": _set(
         "INVALID_REQUEST INVALID_REQUEST_ID REQUEST_ID_REUSED UNKNOWN_HOST",
         "INVALID_TIMEOUT ACCELERATOR_NOT_STATELESS GROUP_NOT_SHARED",
+        "INVALID_SET",
     ),
     "releases that do not fit": _set(
         "UNKNOWN_OPERATION DRY_RUN_UNSUPPORTED PROTOCOL_ERROR BAD_OFFSET",
@@ -85,7 +86,7 @@ GROUPED = {
     ),
     "the program or somebody else ended the session": _set(
         "CLIENT_GONE INSTANCE_DELETED INSTANCE_NOT_FOUND SESSION_NOT_FOUND",
-        "SESSION_NOT_READY",
+        "SESSION_NOT_READY SET_INCOMPLETE",
     ),
     "of commands": _set("FILE_ERROR INVALID_USAGE"),
     "to owners of groups and of bitstreams, and to operators": _set(
