@@ -23,6 +23,7 @@ RESOURCES = {
     "group_slots": _("Slots to which groups may grow"),
     "group_clients": _("Clients of groups"),
     "max_priority": _("Highest priority of a session"),
+    "reservation_slots": _("Slots of reservations"),
 }
 _SOURCES = (
     ("default", pgettext_lazy("Source of a limit", "Default")),

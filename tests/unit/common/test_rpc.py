@@ -222,6 +222,7 @@ class _Conductor:
     def set_budget(self, ctxt, project_id, budget):
         assert (project_id, budget) in (("p1", {"bytes": 1}), ("p1", None))
 
+    @messaging.expected_exceptions(exception.ReservationNotFound)
     def set_reservation(
         self, ctxt, reservation_id, wanted, project_id, user_id, exempt
     ):
@@ -504,7 +505,7 @@ def test_reservations_cross_the_bus(serve):
     api.set_reservation(
         "r1", {"slots": 4}, project_id="p1", user_id="u", exempt=True
     )
-    with pytest.raises(messaging.RemoteError):
+    with pytest.raises(exception.ReservationNotFound):
         api.set_reservation("r1", None)
 
 

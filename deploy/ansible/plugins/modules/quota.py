@@ -52,6 +52,9 @@ options:
   max_priority:
     description: Highest priority among sessions of other projects.
     type: int
+  reservation_slots:
+    description: Slots of the project's reservations that have not ended.
+    type: int
 """
 
 EXAMPLES = r"""
@@ -79,6 +82,7 @@ limits:
 LIMITS = (
     *("sessions", "queued", "queued_bytes", "bitstream_bytes"),
     *("groups", "group_slots", "group_clients", "max_priority"),
+    "reservation_slots",
 )
 ARGUMENTS: dict[str, dict[str, object]] = {
     "project": {"type": "str", "required": True},
