@@ -336,6 +336,7 @@ CAUSES: dict[str, type[FpgapoolError]] = {
     codes.TLS_REQUIRED: InsecureConnection,
     **dict.fromkeys(
         (
+            codes.CHAIN_STALLED,
             codes.CLAIM_EXCEEDED,
             codes.INVALID_ARGUMENT,
             codes.INVALID_INPUT,
@@ -378,6 +379,7 @@ CAUSES: dict[str, type[FpgapoolError]] = {
     **dict.fromkeys(
         codes.SLOT_LOST
         | {
+            codes.CHAIN_LINK_LOST,
             codes.INCOMPATIBLE_SLOT,
             codes.LOCK_LOST,
             codes.SESSION_LOST,

@@ -26,7 +26,7 @@ SERVICES = True
 
 _STAGES = "gzip", "aes"
 _PARAMS = {"aes": {"key": programs.KEY, "iv": programs.IV}}
-_RATE_SCALE = 0.02
+_RATE_SCALE = 0.0025
 _LIMIT_S = 600.0
 #: Half of it can be compressed.
 _BLOCK_BYTES = 2**19
@@ -39,7 +39,7 @@ _POOLS = {
 
 def rows(plan: measure.Plan) -> Iterator[measure.Row]:
     """Compress, then encrypt, with both slots on one host and on two."""
-    data = _data(2 if plan.tiny else 96)
+    data = _data(2 if plan.tiny else 24)
     for where, size in _POOLS.items():
         with harness.running_pool(
             *size, f"--rate-scale={_RATE_SCALE}"

@@ -19,6 +19,7 @@ from fpgapool.agent.worker.data import links
 from fpgapool.client.chains import cutting
 from fpgapool.client.chains import stage
 from fpgapool.client.links import connection
+from fpgapool.vocabulary import codes
 from tests.harness import chained
 
 SEEDS = range(6)
@@ -86,6 +87,29 @@ def test_the_output_is_that_of_the_accelerators(transport: str) -> None:
 
 def test_no_input_has_no_output() -> None:
     assert chained.Chain([chained.Kind()] * 8, {}).run(b"") == b""
+
+
+class DropCore(chained.StretchCore):
+    """Has one byte of output for each piece."""
+
+    def process(self, chunk_in, chunk_out, offset_bytes) -> int:
+        chunk_out[:1] = chunk_in[:1]
+        return 1
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_output_that_never_fills_a_piece_is_no_endless_wait(
+    before: int,
+) -> None:
+    kinds = [
+        *[chained.Kind()] * before,
+        chained.Kind(DropCore),
+        chained.Kind(multiple_bytes=1000),
+    ]
+    with pytest.raises(client.FpgapoolError) as caught:
+        chained.Chain(kinds, {}).run(bytes(PIECES * chained.PIECE_BYTES))
+    assert caught.value.code == codes.CHAIN_STALLED
+    assert caught.value.stage == before + 1
 
 
 def _settle_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

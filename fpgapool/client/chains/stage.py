@@ -112,6 +112,15 @@ class Hop:
         with self._announcing:
             while self.waiting and self.receiver.may_announce(self.waiting[0]):
                 self.receiver.announce(self.waiting.popleft())
+        self.receiver.check_stalled()
+
+    @property
+    def wanted_bytes(self) -> int | None:
+        """For how much room a piece waits; None if none does."""
+        try:
+            return self.waiting[0].length_bytes
+        except IndexError:
+            return None
 
     @property
     def secret_sha256(self) -> str:
@@ -152,7 +161,7 @@ class StageFlow(flows.Flow):
         # the memory is never touched.
         self._nothing = buffers.blank(self.chunk_bytes)
         self.hop_in, self.hop_out = hop_in, hop_out
-        self.window.on_full = self._check_stalled
+        self.window.on_full = self.check_stalled
         self._count_buffers()
 
     def send_link(self) -> None:
@@ -317,7 +326,7 @@ class StageFlow(flows.Flow):
                 self._behind.send(release, self._present, self.deadline_s)
         if newest is not None:
             self._settle_before()
-        self._check_stalled()
+        self.check_stalled()
 
     def _release(self) -> bytes:
         hop = self.hop_out
@@ -333,30 +342,23 @@ class StageFlow(flows.Flow):
             self._output.acknowledged_bytes = offset_bytes
         return frames.pack_header(frames.ACK, offset_bytes=offset_bytes)
 
-    def _check_stalled(self) -> None:
-        """Fail instead of waiting for ever.
+    def check_stalled(self) -> None:
+        """Fail instead of waiting for ever, here or in a later stage.
 
         :raises errors.SessionFailed: if everything is processed but the rest
-            of the output, and no input has room that would complete it.
+            of a stage's output, and no input has room that would complete it.
         """
-        hop, wanted_bytes = self.hop_out, self.window.wanted_bytes
-        processed = self._processed
-        if hop is None or wanted_bytes is None:
-            return
-        if self._is_settling or self._recovers:
-            return
-        try:
-            first, last = processed[0], processed[-1]
-        except IndexError:
+        hop = self.hop_out
+        if hop is None:
             return
         receiver = hop.receiver
+        first = self._processed[0] if self._has_processed_all else None
         if (
-            last.input_bytes == self._input.added_bytes
+            first is not None
+            and not (self._is_settling or self._recovers or hop.waiting)
             and receiver.window.idle
-            and not hop.waiting
             and first.output_bytes > receiver.acknowledged_bytes
-            and last.output_bytes == hop.cutter.seen_bytes
-            and not self.window.has_room(wanted_bytes)
+            and self._is_full
         ):
             raise self._failure(
                 codes.CHAIN_STALLED,
@@ -364,6 +366,35 @@ class StageFlow(flows.Flow):
                 f"{hop.cutter.left_bytes} bytes of output, and the next stage "
                 f"takes multiples of {receiver.chunk_multiple_bytes}",
             ).of_stage(self.number, self.accelerator)
+        receiver.check_stalled()
+
+    @property
+    def _has_processed_all(self) -> bool:
+        """Whether only settling is missing for all input."""
+        try:
+            newest = self._processed[-1]
+        except IndexError:
+            return False
+        hop = self.hop_out
+        return (
+            newest.input_bytes == self._input.added_bytes
+            and hop is not None
+            and newest.output_bytes == hop.cutter.seen_bytes
+        )
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether no more input can come before some is settled."""
+        hop = self.hop_in
+        wanted_bytes = self.window.wanted_bytes
+        if hop is not None:
+            sender = hop.sender
+            wanted_bytes = hop.wanted_bytes
+            if wanted_bytes is None:
+                return sender._has_processed_all and sender._is_full
+        return wanted_bytes is not None and not self.window.has_room(
+            wanted_bytes
+        )
 
     # Recovery.
 

@@ -303,6 +303,8 @@ def parser() -> argparse.ArgumentParser:
     declared.add(_DECLARED, made)
     declared.VERSION.add_to(made)
     completion.add_argument(made)
+    # Those of a chain; parse() finds them.
+    made.set_defaults(stages=())
     return made
 
 

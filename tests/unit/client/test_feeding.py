@@ -87,7 +87,7 @@ class Event:
 class Flow:
     """Notes what is sent, and when; all pieces are in the same buffer."""
 
-    chunk_bytes = CHUNK_BYTES
+    chunk_bytes = piece_bytes = CHUNK_BYTES
 
     def __init__(self, clock: Clock, multiple_bytes: int) -> None:
         self.chunk_multiple_bytes = multiple_bytes
@@ -207,7 +207,8 @@ class Shared:
     shared = object()
 
     def __init__(self, chunk_bytes: int, buffers: int, multiple: int) -> None:
-        self.chunk_bytes = chunk_bytes
+        self.chunk_bytes = self.piece_bytes = chunk_bytes
+        self.lags = False
         self.chunk_multiple_bytes = multiple
         opened = connection.Opened.from_document(
             {

@@ -274,6 +274,16 @@ def _frames() -> dict[str, bytes]:
         },
         frames.TASK_PARAMS: {"key": "00"},
         frames.UNLOCK: {"code": "LOCK_LOST", "message": "text"},
+        frames.LINK: {
+            "from": {"secret_sha256": "ab" * 32},
+            "to": {
+                "session_id": "session_id",
+                "generation": samples.fixed("", "generation"),
+                "secret": "5e" * 32,
+                "certificate_sha256": "cd" * 32,
+                "require_tls": True,
+            },
+        },
         frames.MEMBERS: groups.MemberList(
             4,
             (
