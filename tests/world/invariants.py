@@ -349,8 +349,6 @@ class Watcher:
             in_round: bool,
         ) -> None:
             account = accounts._accounts.get(project)
-            if account is not None and accounts._is_of_no_use(account):
-                account = None
             before = account.left_bytes if account else None
             give(accounts, project, hold, claimed_bytes, in_round=in_round)
             self._given[accounts] += 1
