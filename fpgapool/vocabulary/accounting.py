@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import units
@@ -208,11 +209,39 @@ SHARE = fields.Fields(
         default=None,
     ),
     fields.shown(
+        "path",
+        fields.OBJECTS,
+        "Where the project is in the tree of domains and projects, beginning"
+        " with itself; null: there is no tree, or projects have no fair"
+        " shares.",
+        default=None,
+    ),
+    fields.shown(
         "session",
         fields.OBJECT,
         "What gets slots before the session of the query; null: none was"
         " asked for.",
         default=None,
+    ),
+)
+
+
+#: A project, domain or project above it, and its part of what those directly
+#: below the next one have, or all domains.
+PART = fields.Fields(
+    fields.shown(
+        "id",
+        fields.NAME,
+        "The project or domain; null: the projects that the tree does not"
+        " have.",
+        default=None,
+    ),
+    _known("weight", fields.NUMBER, "Its weight."),
+    _known(
+        "weights",
+        fields.NUMBER,
+        "The sum of its weight and those of the others beside it that wait,"
+        " have slots or owe.",
     ),
 )
 
@@ -291,6 +320,7 @@ def _turn_sentences(share: Mapping[str, typing.Any]) -> Iterator[str]:
         f"Weight {weight:g} of {weights:g} ({weight / weights:.0%}): "
         f"{units.bytes_text(share['round_bytes'])} in each round."
     )
+    yield from _path_sentences(share["path"] or [])
     if not share["waiting"]:
         yield "Nothing of it waits."
     if share["projects_before"]:
@@ -319,6 +349,22 @@ def _turn_sentences(share: Mapping[str, typing.Any]) -> Iterator[str]:
         + ". Others come first when it has used"
         f" {units.bytes_text(max(score, 0.0) * share['round_bytes'])}."
     )
+
+
+def _path_sentences(
+    path: Sequence[Mapping[str, typing.Any]],
+) -> Iterator[str]:
+    """Say what part each has of that of the next one."""
+    for number, part in enumerate(path):
+        of_what = "the pool"
+        if number + 1 < len(path):
+            above = path[number + 1]["id"]
+            of_what = f"the part of {above or 'projects not in the tree'}"
+        weight, weights = part["weight"], part["weights"]
+        yield (
+            f"{'That' if number else 'It'} has {weight:g} of {weights:g}"
+            f" ({weight / weights:.0%}) of {of_what}."
+        )
 
 
 _KINDS: typing.Final = {

@@ -101,12 +101,17 @@ _SHARE_FILTERS = {
     ),
 }
 _BEFORE = common.record(**common.of_fields(accounting.BEFORE.shown))
+_PATH = {
+    "type": "array",
+    "items": common.record(**common.of_fields(accounting.PART.shown)),
+}
 SHARE = {
     "query": common.record(optional=_SHARE_FILTERS, **_SHARE_FILTERS),
     "response": common.record(
         share=common.record(
             **common.of_fields(
-                accounting.SHARE.shown, {fields.OBJECT: _BEFORE}
+                accounting.SHARE.shown,
+                {fields.OBJECT: _BEFORE, fields.OBJECTS: _PATH},
             )
         )
     ),

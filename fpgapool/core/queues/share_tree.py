@@ -11,6 +11,7 @@ its projects take turns in being active.
 
 import dataclasses
 import math
+import typing
 from collections import abc
 
 from fpgapool.core import native
@@ -53,6 +54,23 @@ class Places:
                     f"{way[0]!r} is in itself, or has more than {MAX_DEPTH}"
                     " nodes above it"
                 )
+
+
+class Part(typing.NamedTuple):
+    """The part that a project or node has of what is divided with others.
+
+    :ivar name: its ID.
+    :ivar weights: the sum of its weight and those of the others beside it
+        that wait, have slots or owe.
+    """
+
+    name: str
+    weight: float
+    weights: float
+
+    @classmethod
+    def of(cls, name: str, units: int, sum_units: int) -> "Part":
+        return cls(name, units / _UNITS, sum_units / _UNITS)
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -235,13 +253,25 @@ class Tree:
             mine = self._node(name)
             mine.round, mine.left_bytes = node.round, node.left_bytes
 
-    def top_units(self) -> int:
-        """Return the sum of the weights of active nodes at the top."""
-        return sum(
-            node.units
-            for node in self._nodes.values()
-            if node.parent is None and node.active
+    def path(self, project: str, is_active: bool) -> list[Part]:
+        """Return a project's place, beginning with itself.
+
+        :param is_active: whether it waits, has slots or owes.
+        """
+        node, units = self.above(project), self.units(project)
+        found = [Part.of(project, units, node.weights(units, is_active))]
+        while node.parent is not None:
+            above, units = node.parent, node.units
+            weights = above.weights(units, node.active > 0)
+            found.append(Part.of(node.name, units, weights))
+            node = above
+        others = sum(
+            each.units
+            for each in self._nodes.values()
+            if each.parent is None and each.active and each is not node
         )
+        found.append(Part.of(node.name, node.units, node.units + others))
+        return found
 
     def _node(self, name: str) -> Node:
         node = self._nodes.get(name)

@@ -255,6 +255,30 @@ class Accounts:
             tree.units(project), project in self._accounts
         )
 
+    def path(self, project: str) -> list[share_tree.Part] | None:
+        """Return a project's place in the tree, beginning with itself.
+
+        :returns: None if there is no tree.
+        """
+        if self._tree is None:
+            return None
+        return self._tree.path(project, project in self._accounts)
+
+    def weights(self, project: str) -> float:
+        """Return the sum of the weights that divide a round: a project's own,
+        and those of all others that wait or have slots.
+        """
+        path = self.path(project)
+        if path is not None:
+            return path[-1].weights
+        shares_bytes = sum(
+            account.share_bytes
+            for account in self._accounts.values()
+            if (account.waits or account.holds) and account.project != project
+        )
+        shares_bytes += self.share_bytes(project)
+        return shares_bytes / self.options.quantum_bytes
+
     def _enter(self, account: Account, tree: share_tree.Tree) -> None:
         """Count a project among those that divide a node's share."""
         node = account.node = tree.above(account.project)
