@@ -17,6 +17,8 @@ QUOTAS: typing.Final = {
     "sessions": "Sessions with a slot. Further sessions wait.",
     "queued": "Waiting requests. Further requests are refused.",
     "queued_bytes": "Total bytes that waiting requests claim.",
+    "live_per_user": "Sessions of one user in the project, waiting or with a"
+    " slot. Further requests of that user are refused; `in_use` is always 0.",
     "bitstream_bytes": "Total bytes of the project's bitstreams.",
     "groups": "Groups. Further groups are refused.",
     "group_slots": "Slots to which the project's groups may grow.",
@@ -24,6 +26,8 @@ QUOTAS: typing.Final = {
     "max_priority": "Maximum priority when sessions compete with those of"
     " other projects; `in_use` is always 0.",
 }
+#: Versions of the REST API from which on it has a resource that 1.0 has not.
+QUOTAS_SINCE: typing.Final = {"live_per_user": (1, 3)}
 #: The value of a limit that means unlimited.
 UNLIMITED = -1
 MAX_LIMIT = 2**63 - 1

@@ -54,6 +54,12 @@ def update(call: calls.Call) -> calls.Answer:
         resource: None if limit is None else int(limit)
         for resource, limit in call.body["quota"].items()
     }
+    for resource in limits:
+        if not _is_known(call, resource):
+            raise errors.ApiError(
+                codes.INVALID_REQUEST,
+                f"quota.{resource} is not a member of this version of the API",
+            )
     _set(call, project_id, limits)
     return _shown(call, project_id)
 
@@ -62,8 +68,17 @@ def delete(call: calls.Call) -> calls.Answer:
     """Reset the limits of a project to the defaults."""
     project_id = call.path["project_id"]
     call.require(call.policy, project_id)
-    _set(call, project_id, dict.fromkeys(accounting.QUOTAS))
+    # Conductors of an earlier release do not know the others.
+    reset = dict.fromkeys(accounting.QUOTAS.keys() - accounting.QUOTAS_SINCE)
+    for one in call.backends.database.quotas(project_id):
+        reset[one.resource] = None
+    _set(call, project_id, reset)
     return calls.NO_CONTENT
+
+
+def _is_known(call: calls.Call, resource: str) -> bool:
+    """Return whether the version of a request has a resource."""
+    return call.version >= accounting.QUOTAS_SINCE.get(resource, (1, 0))
 
 
 def _set(
@@ -112,7 +127,11 @@ def _limits(
         # Only the leader reads them from Keystone.
         limits = call.ask(lambda leader: leader.get_quota(project_id)) or {}
         unknown = {"limit": None, "source": _FROM_KEYSTONE}
-        return {name: limits.get(name, unknown) for name in accounting.QUOTAS}
+        return {
+            name: limits.get(name, unknown)
+            for name in accounting.QUOTAS
+            if _is_known(call, name)
+        }
     own = {
         one.resource: one.hard_limit
         for one in quotas
@@ -124,6 +143,7 @@ def _limits(
             "source": _FROM_PROJECT if resource in own else _FROM_DEFAULT,
         }
         for resource in accounting.QUOTAS
+        if _is_known(call, resource)
     }
 
 
@@ -141,6 +161,8 @@ def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
             for one in use.groups
         ),
         "group_clients": len(use.group_clients),
+        # Each user has a part of its own.
+        "live_per_user": 0,
         # Sessions do not use up a priority.
         "max_priority": 0,
     }

@@ -34,6 +34,7 @@ def _described(schema: common.Schema) -> dict[str, common.Schema]:
 
 SHOW_QUOTA = common.record(
     quota=common.record(
+        optional=accounting.QUOTAS_SINCE,
         project_id=common.NAME,
         **_described(
             common.record(
@@ -45,6 +46,7 @@ SHOW_QUOTA = common.record(
 )
 SHOW_DEFAULTS = common.record(
     quota=common.record(
+        optional=accounting.QUOTAS_SINCE,
         **_described(common.record(limit=_SHOWN_LIMIT, source=_SOURCE)),
     )
 )

@@ -37,6 +37,9 @@ options:
   queued_bytes:
     description: Bytes that waiting requests claim.
     type: int
+  live_per_user:
+    description: Sessions of one user, waiting or with a slot.
+    type: int
   bitstream_bytes:
     description: Bytes of the project's bitstreams.
     type: int
@@ -79,6 +82,7 @@ limits:
 LIMITS = (
     *("sessions", "queued", "queued_bytes", "bitstream_bytes"),
     *("groups", "group_slots", "group_clients", "max_priority"),
+    "live_per_user",
 )
 ARGUMENTS: dict[str, dict[str, object]] = {
     "project": {"type": "str", "required": True},

@@ -171,7 +171,7 @@ class Opening(parts.Room):
                 view.best_peak_bytes_per_s(wanted),
                 view.least_programming_s(wanted),
             )
-        self._check_instance(request)
+        self._check_user(request)
         return request
 
     def _check_room(self, request: objects.OpenRequest) -> None:
@@ -522,18 +522,26 @@ class Opening(parts.Room):
             self._serving.resubmit(session, session.reason, session.message)
 
     def _may_revive(self, session: sessions.Session) -> bool:
-        """Whether the session's instance, if any, may have another session."""
+        """Whether the session's user may have another session."""
         try:
-            self._check_instance(session)
+            self._check_user(session)
         except admission.Rejected:
             return False
         return True
 
-    def _check_instance(
-        self, one: objects.OpenRequest | sessions.Session
-    ) -> None:
-        used = self._sessions.count_of_instance(one.user_id)
-        self._instances.check(one.user_id, one.project_id, used)
+    def _check_user(self, one: objects.OpenRequest | sessions.Session) -> None:
+        """Check that a user, perhaps an instance, may have one more."""
+        project_id, user_id = one.project_id, one.user_id
+        used = self._sessions.count_of_user(project_id, user_id)
+        self._instances.check(user_id, project_id, used)
+        admission.check_quota(
+            project_id,
+            "sessions that wait or have a slot",
+            self._quotas.of(project_id).live_per_user,
+            used,
+            1,
+            user_id=user_id,
+        )
 
     @parts.handles(inputs.RenewSecret)
     def _renew_secret(self, item: inputs.RenewSecret) -> None:
