@@ -360,8 +360,9 @@ class Watcher:
             if accounts.options.fair:
                 account = accounts._accounts[project]
                 share = account.share_bytes
-                # Shares of later rounds were added to pay debts.
-                charged = (before or share) - account.left_bytes
+                # A share may have become smaller. Shares of later rounds were
+                # added to pay debts.
+                charged = min(before or share, share) - account.left_bytes
                 rounds = (claimed_bytes - charged) / share
                 if abs(rounds - round(rounds)) > 1e-6:
                     self._kernel.fail(f"{claimed_bytes} charged as {charged}")
