@@ -152,6 +152,29 @@ def test_an_idle_part_goes_to_siblings_first() -> None:
             course.step({})
 
 
+@hypothesis.given(
+    seed=st.integers(0, 2**32 - 1),
+    name=st.sampled_from(["fifo", "sjf", "wra"]),
+    weight=st.sampled_from([0.5, 1.0, 3.0]),
+)
+@hypothesis.settings(max_examples=10)
+def test_what_domains_are_served_differs_by_little(
+    seed: int, name: str, weight: float
+) -> None:
+    """The bounds of the documentation, while all have jobs that wait."""
+    parents = dict.fromkeys("abc", "one")
+    course = Course(make_pool(name, {"one": weight}, parents), seed)
+    differences = [0.0]
+    for _ in range(400):
+        course.step(dict.fromkeys("abcx", 8))
+        served = course.served("abc") / weight
+        differences.append(served - course.served("x"))
+    assert course.round > 5
+    most = QUANTUM_BYTES + 3 * 100 * MB / min(weight, 1.0)
+    assert max(map(abs, differences)) <= most
+    assert max(differences) - min(differences) <= 2 * most
+
+
 def test_places_without_an_end_are_refused() -> None:
     most = {str(n): str(n + 1) for n in range(share_tree.MAX_DEPTH)}
     assert share_tree.Places(most).parents == most

@@ -46,7 +46,7 @@ class _Keystone:
     def parents(self) -> Mapping[str, str]:
         found = None
         for begins_s, answer in _ANSWERS:
-            if begins_s <= self._kernel.now:
+            if begins_s <= self._kernel.now_s:
                 found = answer
         if found is None:
             raise exception.KeystoneUnavailable(reason="it is away")

@@ -68,10 +68,6 @@ class Part(typing.NamedTuple):
     weight: float
     weights: float
 
-    @classmethod
-    def of(cls, name: str, units: int, sum_units: int) -> "Part":
-        return cls(name, units / _UNITS, sum_units / _UNITS)
-
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Meter:
@@ -228,7 +224,8 @@ class Tree:
         quantum_bytes: float,
         weights: abc.Mapping[str, float],
     ) -> None:
-        self._parents = places.parents
+        # Copies of a pool share it.
+        self._places = places
         self._inner = frozenset(places.parents.values())
         self._quantum_bytes = quantum_bytes
         self._weights = weights
@@ -241,7 +238,7 @@ class Tree:
         """
         if project in self._inner:
             return self._node(project)
-        return self._node(self._parents.get(project, UNKNOWN))
+        return self._node(self._places.parents.get(project, UNKNOWN))
 
     def units(self, project: str) -> int:
         """Return a project's weight below that node, in millionths."""
@@ -259,24 +256,24 @@ class Tree:
         :param is_active: whether it waits, has slots or owes.
         """
         node, units = self.above(project), self.units(project)
-        found = [Part.of(project, units, node.weights(units, is_active))]
+        found = [_part(project, units, node.weights(units, is_active))]
         while node.parent is not None:
             above, units = node.parent, node.units
             weights = above.weights(units, node.active > 0)
-            found.append(Part.of(node.name, units, weights))
+            found.append(_part(node.name, units, weights))
             node = above
         others = sum(
             each.units
             for each in self._nodes.values()
             if each.parent is None and each.active and each is not node
         )
-        found.append(Part.of(node.name, node.units, node.units + others))
+        found.append(_part(node.name, node.units, node.units + others))
         return found
 
     def _node(self, name: str) -> Node:
         node = self._nodes.get(name)
         if node is None:
-            above = self._parents.get(name)
+            above = self._places.parents.get(name)
             node = self._nodes[name] = Node(
                 name,
                 None if above is None else self._node(above),
@@ -287,3 +284,7 @@ class Tree:
 
     def _units(self, name: str) -> int:
         return max(round(self._weights.get(name, 1.0) * _UNITS), 1)
+
+
+def _part(name: str, units: int, sum_units: int) -> Part:
+    return Part(name, units / _UNITS, sum_units / _UNITS)
