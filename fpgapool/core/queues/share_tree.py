@@ -106,12 +106,11 @@ class Meter:
         left_bytes = min(self.left_bytes, share_bytes) - cost_bytes
         if left_bytes > 0:
             return self.round, left_bytes
-        share = share_bytes
-        rounds = math.floor(-left_bytes / share) + 1
-        left_bytes += rounds * share
+        rounds = math.floor(-left_bytes / share_bytes) + 1
+        left_bytes += rounds * share_bytes
         # With very large debts, the rounded result may be out of range.
-        if not 0 < left_bytes <= share:
-            left_bytes = share
+        if not 0 < left_bytes <= share_bytes:
+            left_bytes = share_bytes
         return self.round + rounds, left_bytes
 
 

@@ -15,7 +15,7 @@ CONF = config.CONF
 
 RESOURCES = (
     *("sessions", "queued", "queued_bytes", "bitstream_bytes", "groups"),
-    *("group_slots", "group_clients", "max_priority", "live_per_user"),
+    *("group_slots", "group_clients", "max_priority"),
 )
 
 
