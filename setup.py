@@ -22,6 +22,7 @@ NATIVE = (
     "fpgapool/core/queues/applications.py",
     "fpgapool/core/queues/lanes.py",
     "fpgapool/core/queues/queued.py",
+    "fpgapool/core/queues/share_tree.py",
     "fpgapool/core/queues/sharing.py",
     "fpgapool/core/queues/times.py",
     "fpgapool/core/queues/waiting.py",

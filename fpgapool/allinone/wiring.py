@@ -153,6 +153,7 @@ def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
     for resource in (
         "sessions",
         "queued_bytes",
+        "live_per_user",
         "bitstream_bytes",
         "groups",
         "group_slots",

@@ -22,7 +22,9 @@ from fpgapool.clients import nova
 from fpgapool.clients import placement
 from fpgapool.common import exception
 from fpgapool.conf import bitstreams as bitstreams_conf
+from fpgapool.conf import conductor as conductor_conf
 from fpgapool.conf import groups
+from fpgapool.conf import keystone as keystone_conf
 from fpgapool.conf import nova as nova_conf
 from fpgapool.conf import placement as placement_conf
 from fpgapool.conf import quota as quota_conf
@@ -143,6 +145,8 @@ def _groups(conf: cfg.ConfigOpts) -> Iterator[str]:
         yield bitstreams_conf.GLANCE
     if conf.quota.driver == quota_conf.UNIFIED:
         yield keystone.GROUP
+    if conf.conductor.share_tree == conductor_conf.KEYSTONE_TREE:
+        yield keystone_conf.GROUP
 
 
 def _access(conf: cfg.ConfigOpts, group: str) -> Any:

@@ -13,6 +13,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpgapool.clients import keystone
+from fpgapool.clients import keystone_projects
 from fpgapool.clients import nova
 from fpgapool.clients import placement as placement_client
 from fpgapool.common import exception
@@ -26,6 +27,7 @@ from fpgapool.conductor.runtime import garbage
 from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.conductor.runtime import term as terms
 from fpgapool.conductor.runtime import threads
+from fpgapool.conf import conductor as conductor_conf
 from fpgapool.conf import quota as quota_conf
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import conductor as conductor_rpcapi
@@ -66,6 +68,8 @@ class Conductor:
         base.places(rpc.handler_threads(conf))
         if conf.quota.driver == quota_conf.UNIFIED:
             keystone.prepare()
+        if conf.conductor.share_tree != conductor_conf.NO_TREE:
+            keystone_projects.Projects.from_conf(conf)
         nova.Nova.from_conf(conf)
         placement_client.Placement.from_conf(conf)
         self._election = election.Election(

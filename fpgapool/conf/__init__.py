@@ -16,6 +16,7 @@ from fpgapool.conf import budget
 from fpgapool.conf import conductor
 from fpgapool.conf import database
 from fpgapool.conf import default
+from fpgapool.conf import keystone
 from fpgapool.conf import messages
 from fpgapool.conf import metrics
 from fpgapool.conf import notifications
@@ -41,6 +42,7 @@ GROUPS = (
     metrics,
     tracing,
     notifications,
+    keystone,
     nova,
     placement,
     vendordata,

@@ -9,6 +9,10 @@ from oslo_config import cfg
 from fpgapool.conf import groups
 from fpgapool.vocabulary import states
 
+#: Where :option:`share_tree` comes from.
+NO_TREE = "none"
+KEYSTONE_TREE = "keystone"
+
 _group = cfg.OptGroup(
     "conductor",
     title="Conductor",
@@ -358,7 +362,8 @@ does.
 
 Related options:
 
-* ``fair_share_quantum_bytes``, ``project_weights`` and ``max_wait_s``.
+* ``fair_share_quantum_bytes``, ``project_weights``, ``share_tree`` and
+  ``max_wait_s``.
 """,
     ),
     cfg.IntOpt(
@@ -385,6 +390,29 @@ sessions to choose from, so that all sessions take longer.
 Weights of projects under ``fair_share``, as ``project_id:weight`` pairs
 separated by commas. A project of weight 2 gets twice the bytes of one of
 weight 1, which is the default.
+
+With ``share_tree``, an ID may also be that of a domain, and a weight counts
+among those directly below the same domain or project.
+""",
+    ),
+    cfg.StrOpt(
+        "share_tree",
+        default=NO_TREE,
+        choices=[
+            (NO_TREE, "All projects divide the slots among them."),
+            (
+                KEYSTONE_TREE,
+                "Keystone's domains divide the slots, and the projects of a"
+                " domain its part; requires the group [keystone].",
+            ),
+        ],
+        help="""
+How projects are grouped under ``fair_share``.
+
+In a tree, the part of a project that needs nothing goes to the others below
+the same domain or project first. A domain of weight 1 gets
+``fair_share_quantum_bytes`` in each round, which its projects divide, so the
+quantum should be larger than without a tree.
 """,
     ),
     cfg.FloatOpt(

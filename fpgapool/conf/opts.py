@@ -11,6 +11,7 @@ from fpgapool.conf import GROUPS
 from fpgapool.conf import bitstream_cache
 from fpgapool.conf import bitstreams
 from fpgapool.conf import cors
+from fpgapool.conf import keystone
 from fpgapool.conf import nova
 from fpgapool.conf import placement
 
@@ -77,6 +78,7 @@ def list_client_opts() -> list[tuple[str, list[cfg.Opt]]]:
     return [
         (options.name, options.list_auth())
         for options in (
+            keystone.OPTIONS,
             nova.OPTIONS,
             placement.OPTIONS,
             bitstream_cache.OPTIONS,

@@ -82,6 +82,20 @@ request of the largest size can wait, but not two.
 """,
     ),
     cfg.IntOpt(
+        "live_per_user",
+        default=-1,
+        min=-1,
+        max=2**63 - 1,
+        help="""
+Maximum number of sessions that one user of a project may have at the same
+time, waiting or with a slot. The user's further requests are refused with
+``QUOTA_EXCEEDED``; other users of the project may still use its limits.
+
+Groups do not count. Programs that use the pool through the agent on a host
+are one user for each user ID there, and each instance is a user.
+""",
+    ),
+    cfg.IntOpt(
         "bitstream_bytes",
         default=10 * 2**30,
         min=-1,

@@ -9,6 +9,7 @@ current generation, the event is stale and changes nothing.
 import typing
 
 from fpgapool.core import model
+from fpgapool.core.queues import share_tree
 from fpgapool.core.sizing import goals
 
 
@@ -215,6 +216,16 @@ class TurnChanged(Event):
 
     project: str
     turn: model.Turn
+
+
+@model.value
+class ShareTreeChanged(Event):
+    """Where projects are in the tree down which shares are divided.
+
+    It applies only if projects have fair shares. Debts stay as they are.
+    """
+
+    places: share_tree.Places
 
 
 @model.value

@@ -18,6 +18,7 @@ from fpgapool.core import model
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import applications
 from fpgapool.core.queues import queued
+from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
 
 #: Maximum number of jobs that are counted because of the strategy's order.
@@ -65,6 +66,8 @@ class Standing:
     :ivar turn_bytes: the most that those before it can use until its turn.
     :ivar turn_s: the time in which all slots that it does not have cost so
         much; infinite if there are none.
+    :ivar path: its place in the tree, beginning with the project; None: there
+        is no tree.
     """
 
     weight: float
@@ -76,6 +79,7 @@ class Standing:
     beside: int
     turn_bytes: float
     turn_s: float
+    path: list[share_tree.Part] | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +121,6 @@ class _Place(typing.NamedTuple):
     group: int
     key: tuple[typing.Any, ...]
     left_bytes: float
-    share_bytes: float
     project: str
 
 
@@ -134,29 +137,25 @@ def of_project(
     mine = _place(accounts, project)
     others = _others(view, accounts, project, _ANY_SHAPE)
     before, beside = _apart(mine, others, breadth)
-    first = min([mine, *others])
-    share_bytes = mine.share_bytes
-    active = {
-        account.project: account.share_bytes
-        for account in accounts.all()
-        if account.waits or account.holds
-    }
-    active[project] = share_bytes
+    first_round = min([mine.round, *(each.round for each in others)])
+    share_bytes = accounts.share_bytes(project)
     quantum_bytes = accounts.options.quantum_bytes
     # In whole rounds: what others have left tells how large their jobs are.
     turn_bytes = sum(
-        max(mine.round - each.round, 1) * each.share_bytes for each in before
+        max(mine.round - each.round, 1) * accounts.share_bytes(each.project)
+        for each in before
     )
     return Standing(
         weight=share_bytes / quantum_bytes,
-        weights=sum(active.values()) / quantum_bytes,
+        weights=accounts.weights(project),
         round_bytes=share_bytes,
-        score=mine.left_bytes / share_bytes - (mine.round - first.round),
+        score=mine.left_bytes / share_bytes - (mine.round - first_round),
         projects=sum(account.waits for account in accounts.all()),
         before=len(before),
         beside=len(beside),
         turn_bytes=turn_bytes,
         turn_s=_time_s(view, project, turn_bytes),
+        path=accounts.path(project),
     )
 
 
@@ -208,7 +207,9 @@ def of_job(
         urgent=sum(_count(each, shapes) for each in urgent),
         higher_priority=sum(_count(each, shapes) for _, each in higher),
         better_share=sum(
-            _count(each, shapes) for one in before for _, each in one.ranked()
+            _count(each, shapes)
+            for one in before
+            for each in (one, *one.ranks.values())
         ),
         own=own,
         others=others,
@@ -273,15 +274,8 @@ def _place(accounts: sharing.Accounts, project: str) -> _Place:
     if account is not None:
         key = account.key
         group = int(round_ > account.round)
-    share_bytes = accounts.options.share_bytes(project)
     return _Place(
-        max(round_, accounts.round),
-        round_,
-        group,
-        key,
-        left_bytes,
-        share_bytes,
-        project,
+        max(round_, accounts.round), round_, group, key, left_bytes, project
     )
 
 
@@ -294,11 +288,21 @@ def _others(
     """Return the places of the other projects that may get slots."""
     return [
         _place(accounts, account.project)
+        if account.holds
+        # What it has left does not count: nothing is due.
+        else _Place(
+            max(account.round, accounts.round),
+            account.round,
+            0,
+            account.key,
+            0.0,
+            account.project,
+        )
         for account in accounts.all()
         if account.waits
         and account.project != project
         and not accounts.is_full(account.project)
-        and _highest(view.jobs.lanes[account.project], shapes) is not None
+        and (not shapes or _fits(view.jobs.lanes[account.project], shapes))
     ]
 
 
@@ -306,12 +310,15 @@ def _apart(
     mine: _Place, others: abc.Iterable[_Place], breadth: int
 ) -> tuple[list[_Place], list[_Place]]:
     """Return those that get slots first, and those that compete."""
-    earlier = [each for each in others if each.round < mine.round]
-    same = sorted(each for each in others if each.round == mine.round)
-    ahead = sum(each < mine for each in same)
-    if ahead < breadth:
-        return earlier, same[: breadth - 1]
-    return earlier + same[:ahead], same[ahead : ahead + breadth - 1]
+    earlier, ahead, behind = list[_Place](), list[_Place](), list[_Place]()
+    for each in others:
+        if each.round < mine.round:
+            earlier.append(each)
+        elif each.round == mine.round:
+            (ahead if each < mine else behind).append(each)
+    if len(ahead) < breadth:
+        return earlier, heapq.nsmallest(breadth - 1, ahead + behind)
+    return earlier + ahead, heapq.nsmallest(breadth - 1, behind)
 
 
 def _time_s(
@@ -371,6 +378,15 @@ def _count(lane: queued.Lane, shapes: model.Shapes) -> int:
         group.count
         for group in lane.groups()
         if _overlap(group.shapes, shapes)
+    )
+
+
+def _fits(first: queued.Lane, shapes: model.Shapes) -> bool:
+    """Return whether a project has a job for these slots."""
+    return any(
+        group.count and _overlap(group.shapes, shapes)
+        for lane in (first, *first.ranks.values())
+        for group in lane.groups()
     )
 
 

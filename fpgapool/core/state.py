@@ -585,6 +585,10 @@ class PoolState:
         self._view.touch_idle()
         self._outcome.pass_due = True
 
+    def _on_share_tree(self, event: events.ShareTreeChanged) -> None:
+        if self._view.accounts is not None:
+            self._view.accounts.set_tree(event.places)
+
     def _on_power_caps(self, event: events.PowerCapsChanged) -> None:
         self._view.power.set_caps(event.caps)
         self._view.touch_idle()
@@ -602,6 +606,7 @@ class PoolState:
             events.AcceleratorsChanged: self._on_accelerators,
             events.SessionLimitsChanged: self._on_session_limits,
             events.PowerCapsChanged: self._on_power_caps,
+            events.ShareTreeChanged: self._on_share_tree,
             events.TurnChanged: self._turns.on_changed,
             events.HostUp: self._hardware.on_host_up,
             events.HostLost: self._hardware.on_host_lost,

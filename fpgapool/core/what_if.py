@@ -10,6 +10,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import state
+from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
 
 #: Maximum number of slots and waiting jobs of a pool that is copied, because
@@ -25,6 +26,7 @@ _SHARED = frozenset(
         model.HostSpec,
         model.Job,
         model.SlotSpec,
+        share_tree.Places,
         sharing.ShareOptions,
     }
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import units
@@ -16,6 +17,8 @@ QUOTAS: typing.Final = {
     "sessions": "Sessions with a slot. Further sessions wait.",
     "queued": "Waiting requests. Further requests are refused.",
     "queued_bytes": "Total bytes that waiting requests claim.",
+    "live_per_user": "Sessions of one user in the project, waiting or with a"
+    " slot. Further requests of that user are refused; `in_use` is always 0.",
     "bitstream_bytes": "Total bytes of the project's bitstreams.",
     "groups": "Groups. Further groups are refused.",
     "group_slots": "Slots to which the project's groups may grow.",
@@ -25,8 +28,11 @@ QUOTAS: typing.Final = {
     "reservation_slots": "Slots of the project's reservations that have not"
     " ended.",
 }
-#: The microversions since which the API has the resources that 1.0 had not.
-QUOTAS_SINCE: typing.Final = {"reservation_slots": (1, 3)}
+#: The versions of the REST API since which it has the resources that 1.0 has not.
+QUOTAS_SINCE: typing.Final = {
+    "live_per_user": (1, 3),
+    "reservation_slots": (1, 3),
+}
 #: The value of a limit that means unlimited.
 UNLIMITED = -1
 MAX_LIMIT = 2**63 - 1
@@ -212,11 +218,39 @@ SHARE = fields.Fields(
         default=None,
     ),
     fields.shown(
+        "path",
+        fields.OBJECTS,
+        "Where the project is in the tree of domains and projects, beginning"
+        " with itself; null: there is no tree, or projects have no fair"
+        " shares.",
+        default=None,
+    ),
+    fields.shown(
         "session",
         fields.OBJECT,
         "What gets slots before the session of the query; null: none was"
         " asked for.",
         default=None,
+    ),
+)
+
+
+#: A project, domain or project above it, and its part of what those directly
+#: below the next one have, or all domains.
+PART = fields.Fields(
+    fields.shown(
+        "id",
+        fields.NAME,
+        "The project or domain; null: the projects that the tree does not"
+        " have.",
+        default=None,
+    ),
+    _known("weight", fields.NUMBER, "Its weight."),
+    _known(
+        "weights",
+        fields.NUMBER,
+        "The sum of its weight and those of the others beside it that wait,"
+        " have slots or owe.",
     ),
 )
 
@@ -295,6 +329,7 @@ def _turn_sentences(share: Mapping[str, typing.Any]) -> Iterator[str]:
         f"Weight {weight:g} of {weights:g} ({weight / weights:.0%}): "
         f"{units.bytes_text(share['round_bytes'])} in each round."
     )
+    yield from _path_sentences(share["path"] or [])
     if not share["waiting"]:
         yield "Nothing of it waits."
     if share["projects_before"]:
@@ -323,6 +358,22 @@ def _turn_sentences(share: Mapping[str, typing.Any]) -> Iterator[str]:
         + ". Others come first when it has used"
         f" {units.bytes_text(max(score, 0.0) * share['round_bytes'])}."
     )
+
+
+def _path_sentences(
+    path: Sequence[Mapping[str, typing.Any]],
+) -> Iterator[str]:
+    """Say what part each has of that of the next one."""
+    for number, part in enumerate(path):
+        of_what = "the pool"
+        if number + 1 < len(path):
+            above = path[number + 1]["id"]
+            of_what = f"the part of {above or 'projects not in the tree'}"
+        weight, weights = part["weight"], part["weights"]
+        yield (
+            f"{'That' if number else 'It'} has {weight:g} of {weights:g}"
+            f" ({weight / weights:.0%}) of {of_what}."
+        )
 
 
 _KINDS: typing.Final = {

@@ -18,6 +18,7 @@ from fpgapool.core import view as pool_view
 from fpgapool.core.calendar import promises
 from fpgapool.core.queues import columns as job_columns
 from fpgapool.core.queues import queued
+from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
 from fpgapool.core.queues import waiting
 from fpgapool.core.rules import members
@@ -617,11 +618,40 @@ def _check_accounts(
     )
     places = sorted(known[str(p)].key for p in waiting_projects)
     _equal("places", list(accounts._places), places)
+    _check_tree(accounts)
     for account in known.values():
         if not 0 < account.left_bytes <= account.share_bytes:
             raise InvariantError(
                 f"{account.project} has {account.left_bytes} bytes left"
             )
+
+
+def _check_tree(accounts: sharing.Accounts) -> None:
+    tree = accounts._tree
+    if tree is None:
+        return
+    active = collections.Counter[str]()
+    waits = collections.Counter[str]()
+    for account in accounts.all():
+        node = tree.above(account.project)
+        _equal("node", account.node, node)
+        active[node.name] += tree.units(account.project)
+        each: share_tree.Node | None = node
+        while each is not None:
+            waits[each.name] += account.waits
+            each = each.parent
+    for node in sorted(tree._nodes.values(), key=lambda one: -_depth(one)):
+        what = f"below {node.name}"
+        _equal(f"active {what}", node.active, active[node.name])
+        _equal(f"waits {what}", node.waits, waits[node.name])
+        if node.active and node.parent is not None:
+            active[node.parent.name] += node.units
+        if not 0 < node.left_bytes <= node.share_bytes:
+            raise InvariantError(f"{what} {node.left_bytes} bytes are left")
+
+
+def _depth(node: share_tree.Node) -> int:
+    return 0 if node.parent is None else 1 + _depth(node.parent)
 
 
 def _check_times(jobs: waiting.WaitingJobs) -> None:

@@ -9,7 +9,9 @@ import pathlib
 from collections.abc import Iterator
 from collections.abc import Mapping
 
+import openstack as sdk
 import pytest
+from openstack import connection as connections
 
 from tests.harness import cloud as clouds
 from tests.integration import server
@@ -49,6 +51,36 @@ def accounts(
     """Give what makes users and projects; fpgapool's own are there."""
     stack.accounts.create_fpgapool()
     return stack.accounts
+
+
+@pytest.fixture(scope="session")
+def admin(
+    keystone: keystone_service.Keystone, accounts: openstack.Accounts
+) -> connections.Connection:
+    """Give what an administrator's commands use."""
+    return sdk.connection.Connection(
+        auth=keystone.auth_options("admin", "admin"),
+        region_name=openstack.REGION,
+    )
+
+
+@pytest.fixture(scope="session")
+def system_reader(
+    keystone: keystone_service.Keystone,
+    accounts: openstack.Accounts,
+    admin: connections.Connection,
+) -> Mapping[str, str]:
+    """Give the options of a service whose user may read all of Keystone."""
+    user = accounts.create_service_user("fpgapool-reader", "service")
+    identity = admin.identity
+    identity.assign_system_role_to_user(
+        user.id, identity.find_role("reader").id, "all"
+    )
+    auth = keystone.auth_options(user.name, openstack.SERVICE_PROJECT)
+    # It acts for the system, not for a project.
+    for name in ("project_name", "project_domain_id"):
+        del auth[name]
+    return {"auth_type": "password", "system_scope": "all", **auth}
 
 
 @pytest.fixture(scope="session")

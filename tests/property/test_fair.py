@@ -118,8 +118,6 @@ class Mirrored(sharing.Accounts):
             project.name for project in book.in_order()
         ]
         for account in self.all():
-            if self._is_of_no_use(account):
-                continue
             project = book.projects[account.project]
             assert account.holds.keys() == project.slots.keys()
             assert account.round == project.round

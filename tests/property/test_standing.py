@@ -16,6 +16,7 @@ from fpgapool.core import model
 from fpgapool.core import standing
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
 from fpgapool.strategies import shared
 from tests.property import small_pools
@@ -177,6 +178,12 @@ def happen(
     if draw < 0.1:
         limit = random.choice([None, 1, 3])
         yield events.SessionLimitsChanged(limit, (("a", 2), ("e", None)))
+    elif draw < 0.2:
+        above = random.choice(["one", "two", "b", "three"], len(PROJECTS))
+        parents = dict(zip(PROJECTS, map(str, above), strict=True))
+        del parents["b"]
+        places = share_tree.Places({**parents, "three": "one"})
+        yield events.ShareTreeChanged(places)
     waiting = pool.state.waiting()
     if waiting and draw > 0.8:
         chosen = int(random.integers(len(waiting)))

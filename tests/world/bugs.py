@@ -47,6 +47,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core.calendar import plan as plans
+from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
 from fpgapool.core.rules import admission
 from fpgapool.core.rules import holders
@@ -271,6 +272,13 @@ def claim_charged_twice() -> None:
         give(accounts, project, hold, claimed_bytes, in_round=False)
 
     sharing.Accounts.give = twice  # type: ignore[method-assign]
+
+
+@_bug("active below one")
+def the_part_of_who_left_is_kept() -> None:
+    share_tree.Node.exit = (  # type: ignore[method-assign]
+        lambda _node, _units: None
+    )
 
 
 @_bug("a secret came twice")

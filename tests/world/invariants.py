@@ -349,8 +349,6 @@ class Watcher:
             in_round: bool,
         ) -> None:
             account = accounts._accounts.get(project)
-            if account is not None and accounts._is_of_no_use(account):
-                account = None
             before = account.left_bytes if account else None
             give(accounts, project, hold, claimed_bytes, in_round=in_round)
             self._given[accounts] += 1
@@ -362,8 +360,9 @@ class Watcher:
             if accounts.options.fair:
                 account = accounts._accounts[project]
                 share = account.share_bytes
-                # Shares of later rounds were added to pay debts.
-                charged = (before or share) - account.left_bytes
+                # A share may have become smaller. Shares of later rounds were
+                # added to pay debts.
+                charged = min(before or share, share) - account.left_bytes
                 rounds = (claimed_bytes - charged) / share
                 if abs(rounds - round(rounds)) > 1e-6:
                     self._kernel.fail(f"{claimed_bytes} charged as {charged}")

@@ -58,6 +58,7 @@ from tests.world import driver
 from tests.world import kernel as kernels
 from tests.world import rings
 from tests.world import schedule as schedules
+from tests.world import share_trees
 from tests.world import sockets
 from tests.world import system
 
@@ -364,6 +365,10 @@ class Pool:
             strategy = strategy_for(kernel.seed)
             more |= {**PREEMPTION, "conductor": {"strategy": strategy}}
             _with_short_quanta()
+        if share_trees.has_tree(kernel.seed):
+            for group, found in share_trees.OPTIONS.items():
+                more[group] = {**more.get(group, {}), **found}
+            share_trees.install(kernel)
         self.configurations = {
             name: configuration(name, directory, self.keys, policy, more)
             for name in names

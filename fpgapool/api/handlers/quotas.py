@@ -50,7 +50,7 @@ def update(call: calls.Call) -> calls.Answer:
     project_id = call.path["project_id"]
     call.require(call.policy, project_id)
     for resource in call.body["quota"]:
-        if resource not in _names(call):
+        if not _is_known(call, resource):
             raise errors.ApiError(
                 codes.INVALID_REQUEST,
                 f"quota.{resource} requires a newer version of the API",
@@ -68,8 +68,17 @@ def delete(call: calls.Call) -> calls.Answer:
     """Reset the limits of a project to the defaults."""
     project_id = call.path["project_id"]
     call.require(call.policy, project_id)
-    _set(call, project_id, dict.fromkeys(accounting.QUOTAS))
+    # Conductors of an earlier release do not know the others.
+    reset = dict.fromkeys(accounting.QUOTAS.keys() - accounting.QUOTAS_SINCE)
+    for one in call.backends.database.quotas(project_id):
+        reset[one.resource] = None
+    _set(call, project_id, reset)
     return calls.NO_CONTENT
+
+
+def _is_known(call: calls.Call, resource: str) -> bool:
+    """Return whether the version of a request has a resource."""
+    return call.version >= accounting.QUOTAS_SINCE.get(resource, (1, 0))
 
 
 def _set(
@@ -135,12 +144,7 @@ def _limits(
 
 def _names(call: calls.Call) -> list[str]:
     """Return the resources that the caller's version of the API has."""
-    since = accounting.QUOTAS_SINCE
-    return [
-        name
-        for name in accounting.QUOTAS
-        if since.get(name, (1, 0)) <= call.version
-    ]
+    return [name for name in accounting.QUOTAS if _is_known(call, name)]
 
 
 def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
@@ -157,6 +161,8 @@ def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
             for one in use.groups
         ),
         "group_clients": len(use.group_clients),
+        # Each user has a part of its own.
+        "live_per_user": 0,
         # Sessions do not use up a priority.
         "max_priority": 0,
         "reservation_slots": sum(

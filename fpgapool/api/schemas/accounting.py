@@ -34,7 +34,7 @@ def _described(schema: common.Schema) -> dict[str, common.Schema]:
 
 SHOW_QUOTA = common.record(
     quota=common.record(
-        accounting.QUOTAS_SINCE,
+        optional=accounting.QUOTAS_SINCE,
         project_id=common.NAME,
         **_described(
             common.record(
@@ -46,7 +46,7 @@ SHOW_QUOTA = common.record(
 )
 SHOW_DEFAULTS = common.record(
     quota=common.record(
-        accounting.QUOTAS_SINCE,
+        optional=accounting.QUOTAS_SINCE,
         **_described(common.record(limit=_SHOWN_LIMIT, source=_SOURCE)),
     )
 )
@@ -103,12 +103,17 @@ _SHARE_FILTERS = {
     ),
 }
 _BEFORE = common.record(**common.of_fields(accounting.BEFORE.shown))
+_PATH = {
+    "type": "array",
+    "items": common.record(**common.of_fields(accounting.PART.shown)),
+}
 SHARE = {
     "query": common.record(optional=_SHARE_FILTERS, **_SHARE_FILTERS),
     "response": common.record(
         share=common.record(
             **common.of_fields(
-                accounting.SHARE.shown, {fields.OBJECT: _BEFORE}
+                accounting.SHARE.shown,
+                {fields.OBJECT: _BEFORE, fields.OBJECTS: _PATH},
             )
         )
     ),

@@ -16,6 +16,7 @@ from fpgapool.conductor.decisions.budgets import book as budget_book
 from fpgapool.conductor.decisions.budgets import rules as budget_rules
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import model
+from fpgapool.core.queues import share_tree
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import group
@@ -198,6 +199,13 @@ class NewQuotas:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class NewTree:
+    """Keystone's domains and projects have changed."""
+
+    places: share_tree.Places
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class SetQuota:
     """An administrator sets limits of a project; None restores a default."""
 
@@ -332,6 +340,7 @@ Input = (
     | RenewSecret
     | Library
     | NewQuotas
+    | NewTree
     | SetQuota
     | SetBudget
     | AdmitInstance

@@ -6,8 +6,9 @@
     Devices in Placement, and the reservations of their slots.
 ``instance_watch``
     Instances and compute nodes in Nova.
-``keystone_limits``
-    Projects' limits in Keystone.
+``keystone_limits``, ``keystone_tree``
+    Projects' limits in Keystone, and where projects are below its domains.
+    ``following`` has what both do.
 ``notifications``
     Notifications of changes in the pool.
 

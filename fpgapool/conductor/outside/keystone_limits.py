@@ -13,18 +13,19 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool.clients import keystone
-from fpgapool.common import exception
 from fpgapool.conductor.decisions.requests import admission
-from fpgapool.conductor.runtime import threads
+from fpgapool.conductor.outside import following
 
 LOG = logging.getLogger(__name__)
 
 
-class LimitsFollower(threads.Background):
+class LimitsFollower(following.Follower[keystone.UnifiedLimits]):
     """Reads the limits at intervals.
 
     :param default: the configured limits, where Keystone has none.
     """
+
+    what = "limits"
 
     def __init__(
         self,
@@ -34,41 +35,18 @@ class LimitsFollower(threads.Background):
         interval_s: float,
         on_failure: Callable[[str], None],
     ) -> None:
-        self._reader = reader
         self._default = default
         self._on_change = on_change
-        self._interval_s = interval_s
-        self._known: keystone.UnifiedLimits | None = None
-        self._failing = False
-        super().__init__("limits", on_failure)
+        super().__init__(
+            reader.read,
+            interval_s,
+            on_failure,
+            "the configured ones still apply",
+        )
 
-    def follow(self) -> None:
-        """Read the limits; if that fails, the previous ones still apply."""
-        try:
-            limits = self._reader.read()
-        except exception.FpgapoolException as error:
-            if not self._failing:
-                LOG.warning(
-                    "Cannot read limits from Keystone, so %s still apply: %s",
-                    "the previous ones"
-                    if self._known
-                    else "the configured ones",
-                    error,
-                )
-            self._failing = True
-            return
-        if self._failing:
-            LOG.info("Limits can be read from Keystone again")
-        self._failing = False
-        if limits != self._known:
-            self._known = limits
-            self._on_change(quotas(limits, self._default))
-            self._log(limits)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            self.follow()
-            self._stopping.wait(self._interval_s)
+    def changed(self, found: keystone.UnifiedLimits) -> None:
+        self._on_change(quotas(found, self._default))
+        self._log(found)
 
     def _log(self, limits: keystone.UnifiedLimits) -> None:
         LOG.info(

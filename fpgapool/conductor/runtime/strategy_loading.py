@@ -15,6 +15,7 @@ from oslo_config import cfg
 from stevedore import exception as stevedore_exception
 
 from fpgapool.common import exception
+from fpgapool.conf import conductor as conductor_conf
 from fpgapool.core import strategy
 from fpgapool.core.queues import sharing
 from fpgapool.core.sizing import elasticity
@@ -119,6 +120,11 @@ def thresholds_bytes(
 
 def _sharing_options(conf: cfg.ConfigOpts) -> sharing.ShareOptions:
     group = conf.conductor
+    if group.share_tree != conductor_conf.NO_TREE and not group.fair_share:
+        raise exception.ConfigurationError(
+            reason=f"[conductor] share_tree = {group.share_tree} requires"
+            " fair_share = true"
+        )
     return sharing.ShareOptions(
         fair=group.fair_share,
         quantum_bytes=group.fair_share_quantum_bytes,

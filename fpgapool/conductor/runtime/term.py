@@ -15,6 +15,7 @@ from oslo_log import log as logging
 
 from fpgapool.bitstreams import signatures
 from fpgapool.clients import keystone
+from fpgapool.clients import keystone_projects
 from fpgapool.clients import nova
 from fpgapool.clients import placement as placement_client
 from fpgapool.common import clock
@@ -30,6 +31,7 @@ from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.views import journal
 from fpgapool.conductor.outside import instance_watch
 from fpgapool.conductor.outside import keystone_limits
+from fpgapool.conductor.outside import keystone_tree
 from fpgapool.conductor.outside import notifications
 from fpgapool.conductor.outside import placement_plan
 from fpgapool.conductor.outside import placement_sync
@@ -42,6 +44,7 @@ from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import settings
 from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.conductor.runtime import threads
+from fpgapool.conf import conductor as conductor_conf
 from fpgapool.conf import quota as quota_conf
 from fpgapool.core import state as core_state
 from fpgapool.core.sizing import groups
@@ -168,6 +171,7 @@ class Term:
             _watch(self._conf, self.pump, self._on_failure),
             self._placing,
             self._new_limits(limits),
+            self._new_tree(),
             self._retention,
         )
         return [one for one in others if one is not None]
@@ -199,6 +203,16 @@ class Term:
             limits.default_quota,
             lambda quotas: self.pump.put(inputs.NewQuotas(quotas)),
             self._conf.quota.refresh_interval_s,
+            self._on_failure,
+        )
+
+    def _new_tree(self) -> keystone_tree.TreeFollower | None:
+        if self._conf.conductor.share_tree == conductor_conf.NO_TREE:
+            return None
+        return keystone_tree.TreeFollower(
+            keystone_projects.Projects.from_conf(self._conf),
+            lambda places: self.pump.put(inputs.NewTree(places)),
+            self._conf.keystone.refresh_interval_s,
             self._on_failure,
         )
 

@@ -16,6 +16,8 @@ Nothing here deals with slots, or decides which job gets one.
     The same jobs as vectors, for strategies that compare all pairs.
 ``overruns``
     How far jobs exceeded their claims lately.
+``share_tree``
+    What projects get in a round if domains and projects form a tree.
 ``sharing``
     Rounds between projects, and their limits.
 ``thresholds``

@@ -8,10 +8,12 @@ moves to the end of the first round in which it has bytes again. Finding this
 round takes the same time for any debt.
 
 A held slot is charged at its rate for the whole time; a job is charged at
-least its claim.
+least its claim. With a tree, what a project gets in a round depends on which
+of its siblings are active.
 """
 
 import dataclasses
+import heapq
 import math
 import operator
 from collections import abc
@@ -19,6 +21,7 @@ from collections import abc
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
+from fpgapool.core.queues import share_tree
 from fpgapool.core.topology import slots
 
 DEFAULT_QUANTUM_BYTES = 4 * 2**30
@@ -65,53 +68,39 @@ def _check_positive(what: str, value: float) -> None:
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
-class Account:
+class Account(share_tree.Meter):
     """The account of one project.
 
-    :ivar left_bytes: the bytes left in its round; always positive.
-    :ivar round: the next round in which it may get slots.
     :ivar place: its place among the projects of the same round.
+    :ivar node: the node above it; None: there is no tree.
+    :ivar units: its weight below that node, in millionths.
+    :ivar expires: whether it is forgotten when its debts are paid.
     """
 
     __slots__ = (
+        "expires",
         "holds",
-        "left_bytes",
+        "node",
         "place",
         "project",
-        "round",
-        "share_bytes",
+        "units",
         "waits",
     )
 
     def __init__(self, project: str, share_bytes: float) -> None:
+        super().__init__(share_bytes)
         self.project = project
-        self.share_bytes = share_bytes
-        self.left_bytes = share_bytes
-        self.round = 0
         self.place = 0
         self.waits = False
         self.holds: dict[model.SlotId, slots.Hold] = {}
+        self.node: share_tree.Node | None = None
+        self.units = 0
+        self.expires = False
 
     @property
     def key(self) -> ordered.Key:
         """Its place among the waiting projects."""
         return (self.round, self.place, self.project)
-
-    def after(self, cost_bytes: float) -> tuple[int, float]:
-        """Return its round after a charge, and the bytes then left in it.
-
-        That is the first round in which it has bytes left.
-        """
-        left_bytes = self.left_bytes - cost_bytes
-        if left_bytes > 0:
-            return self.round, left_bytes
-        share = self.share_bytes
-        rounds = math.floor(-left_bytes / share) + 1
-        left_bytes += rounds * share
-        # With very large debts, the rounded result may be out of range.
-        if not 0 < left_bytes <= share:
-            left_bytes = share
-        return self.round + rounds, left_bytes
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -145,7 +134,9 @@ class Accounts:
         self._places = ordered.SortedKeys()
         self._last_place = 0
         self._charged_at_s = -math.inf
-        self._kept = 0
+        self._tree: share_tree.Tree | None = None
+        # (round, project) of accounts that neither wait nor have slots.
+        self._expiring: list[tuple[int, str]] = []
 
     def all(self) -> list[Account]:
         return list(self._accounts.values())
@@ -246,6 +237,68 @@ class Accounts:
             return project
         return None
 
+    # -- shares ----------------------------------------------------------
+
+    def set_tree(self, places: share_tree.Places) -> None:
+        """Divide shares down a tree."""
+        options, before = self.options, self._tree
+        if not options.fair:
+            return
+        tree = self._tree = share_tree.Tree(
+            places, options.quantum_bytes, options.weights
+        )
+        if before is not None:
+            tree.take_over(before)
+        for account in self._accounts.values():
+            self._enter(account, tree)
+        for account in self._accounts.values():
+            if account.waits and account.node is not None:
+                account.node.join(self.round)
+            account.see_share(self.share_bytes(account.project))
+
+    def share_bytes(self, project: str) -> float:
+        """Return the bytes that a project gets in each round.
+
+        With a tree, they are fewer while more of its siblings wait, have slots
+        or owe.
+        """
+        tree = self._tree
+        if tree is None:
+            return self.options.share_bytes(project)
+        return tree.above(project).share_below(
+            tree.units(project), project in self._accounts
+        )
+
+    def path(self, project: str) -> list[share_tree.Part] | None:
+        """Return a project's place in the tree, beginning with itself.
+
+        :returns: None if there is no tree.
+        """
+        if self._tree is None:
+            return None
+        return self._tree.path(project, project in self._accounts)
+
+    def weights(self, project: str) -> float:
+        """Return the sum of the weights that divide a round: a project's own,
+        and those of all others that wait or have slots.
+        """
+        path = self.path(project)
+        if path is not None:
+            return path[-1].weights
+        shares_bytes = sum(
+            account.share_bytes
+            for account in self._accounts.values()
+            if (account.waits or account.holds) and account.project != project
+        )
+        shares_bytes += self.share_bytes(project)
+        return shares_bytes / self.options.quantum_bytes
+
+    def _enter(self, account: Account, tree: share_tree.Tree) -> None:
+        """Count a project among those that divide a node's share."""
+        node = account.node = tree.above(account.project)
+        account.units = tree.units(account.project)
+        node.enter(account.units, self.round)
+
     # -- rounds ----------------------------------------------------------
 
     def note_change(self, project: str) -> None:
@@ -285,10 +338,12 @@ class Accounts:
             return
         account = self._account(project)
         self._charge(account)
+        first = self.round
+        if account.node is not None:
+            first = account.node.join(first)
         if account.round <= self.round:
             # A project that leaves forfeits its unused bytes; debts stay.
-            account.round = self.round
-            account.left_bytes = account.share_bytes
+            account.begin(first, self.share_bytes(project))
         self._move(account, account.round)
         account.waits = True
         self._places.add(account.key)
@@ -300,6 +355,8 @@ class Accounts:
             return
         account = self._accounts[project]
         account.waits = False
+        if account.node is not None:
+            account.node.leave()
         self._places.remove(account.key)
         self.note_change(project)
         self._forget(account)
@@ -332,6 +389,9 @@ class Accounts:
             self._move(account, self.round, account.place)
         if in_round and self.round < account.round:
             self.round = account.round
+            self._expire()
+        if account.node is not None:
+            account.node.reach(self.round)
         self._take(account, claimed_bytes)
 
     def take_back(self, project: str, hold: slots.Hold) -> None:
@@ -379,15 +439,18 @@ class Accounts:
         hold if its first job began to wait now.
         """
         account = self._accounts.get(project)
-        if account is None or self._is_of_no_use(account):
-            return self.round, self.options.share_bytes(project)
+        first, share_bytes = self.round, self.share_bytes(project)
+        if self._tree is not None:
+            first = self._tree.above(project).first_round(first)
+        if account is None:
+            return first, share_bytes
         due_bytes = 0.0
         if self._is_charge_due() or not account.waits:
             held = account.holds.values()
             due_bytes = sum(hold.due_bytes(self.now_s) for hold in held)
-        round_, left_bytes = account.after(due_bytes)
+        round_, left_bytes = account.after(due_bytes, share_bytes)
         if round_ <= self.round and not account.waits:
-            return self.round, account.share_bytes
+            return first, share_bytes
         return round_, left_bytes
 
     def _is_charge_due(self) -> bool:
@@ -399,7 +462,12 @@ class Accounts:
             self._take(account, sum(hold.charge(self.now_s) for hold in held))
 
     def _take(self, account: Account, cost_bytes: float) -> None:
-        round_, account.left_bytes = account.after(cost_bytes)
+        node, share_bytes = account.node, account.share_bytes
+        if node is not None:
+            share_bytes = node.charge(cost_bytes)
+            share_bytes *= account.units / node.active
+            account.share_bytes = share_bytes
+        round_, account.left_bytes = account.after(cost_bytes, share_bytes)
         if round_ > account.round:
             self._move(account, round_)
 
@@ -421,28 +489,33 @@ class Accounts:
 
     def _account(self, project: str) -> Account:
         account = self._accounts.get(project)
-        if account is None or self._is_of_no_use(account):
+        if account is None:
             share_bytes = self.options.share_bytes(project)
             account = self._accounts[project] = Account(project, share_bytes)
-            account.round = self.round
-            if len(self._accounts) > 2 * self._kept + 1000:
-                self._sweep(account)
+            if self._tree is not None:
+                self._enter(account, self._tree)
+                share_bytes = self.share_bytes(project)
+            account.begin(self.round, share_bytes)
         return account
 
     def _forget(self, account: Account) -> None:
-        if self._is_of_no_use(account):
-            del self._accounts[account.project]
+        """Forget an account of no use, at once or when its debts are paid."""
+        if account.waits or account.holds:
+            return
+        if account.round > self.round:
+            if not account.expires:
+                account.expires = True
+                entry = (account.round, account.project)
+                heapq.heappush(self._expiring, entry)
+            return
+        del self._accounts[account.project]
+        if account.node is not None:
+            account.node.exit(account.units)
 
-    def _is_of_no_use(self, account: Account) -> bool:
-        return (
-            not account.waits
-            and not account.holds
-            and account.round <= self.round
-        )
-
-    def _sweep(self, new: Account) -> None:
+    def _expire(self) -> None:
         """Forget the accounts whose debts are paid."""
-        for account in self.all():
-            if account is not new:
-                self._forget(account)
-        self._kept = len(self._accounts)
+        expiring = self._expiring
+        while expiring and expiring[0][0] <= self.round:
+            account = self._accounts[heapq.heappop(expiring)[1]]
+            account.expires = False
+            self._forget(account)

@@ -18,6 +18,7 @@ RESOURCES = {
     "sessions": _("Sessions with a slot"),
     "queued": _("Waiting sessions"),
     "queued_bytes": _("Data that waiting sessions claim"),
+    "live_per_user": _("Sessions of one user"),
     "bitstream_bytes": _("Data of bitstreams"),
     "groups": _("Groups"),
     "group_slots": _("Slots to which groups may grow"),
@@ -57,8 +58,8 @@ def _amount(resource: str, value: int) -> Any:
 
 
 def _in_use(row: Any) -> Any:
-    # Sessions do not use up a priority.
-    if row.id == "max_priority":
+    # Each user has a part of its own; sessions do not use up a priority.
+    if row.id in ("live_per_user", "max_priority"):
         return None
     return _amount(row.id, row.in_use)
 

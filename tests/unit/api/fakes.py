@@ -163,6 +163,7 @@ SHARE: dict[str, Any] = {
     "projects_beside": 0,
     "turn_bytes": 4e9,
     "turn_s": 2400.0,
+    "path": None,
 }
 BEFORE = {
     "urgent": 0,

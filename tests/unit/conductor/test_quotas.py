@@ -11,6 +11,7 @@ from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.conductor.outside import keystone_limits
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
@@ -39,6 +40,7 @@ def test_defaults_hold_for_everybody(pool):
         "sessions": 1,
         "queued": 2,
         "queued_bytes": 5000,
+        "live_per_user": -1,
         "bitstream_bytes": 10,
         "groups": -1,
         "group_slots": -1,
@@ -61,6 +63,32 @@ def test_a_limit_takes_effect_at_once(pool):
     assert pool.memory.quotas.of("p").source("queued") == "default"
     assert pool.memory.quotas.of("other").limit("sessions") == 1
     assert pool.in_use("p")["sessions"] == 2
+
+
+def test_a_user_is_limited_within_the_project(pool):
+    pool.feed(inputs.SetQuota("p", {"live_per_user": 2, "queued": -1}))
+    pool.feed(inputs.SetQuota("p", {"queued_bytes": -1}))
+    own = [pool.open(user_id="eve") for _ in range(3)]
+    assert states_of(pool, own) == [states.PREPARING, states.QUEUED]
+    others = [pool.open(user_id="bob") for _ in range(3)]
+    assert states_of(pool, others) == [states.QUEUED] * 2
+    elsewhere = pool.open(user_id="eve", project_id="q")
+    assert pool.view_or_none(elsewhere, "q") is not None
+    assert pool.in_use("p")["live_per_user"] == 2
+    # After a restart as before, until one has ended.
+    pool.boot_conductor()
+    assert states_of(pool, [pool.open(user_id="eve")]) == []
+    pool.cancel(own[1])
+    last = [pool.open(user_id="eve") for _ in range(2)]
+    assert states_of(pool, last) == [states.QUEUED]
+    assert pool.in_use("p")["live_per_user"] == 2
+
+
+def test_who_is_beyond_the_limit_is_told():
+    with pytest.raises(admission.Rejected) as caught:
+        admission.check_quota("p", "sessions", 2, 2, 1, user_id="eve")
+    assert caught.value.code == codes.QUOTA_EXCEEDED
+    assert str(caught.value).startswith("user eve of project p may have 2")
 
 
 def test_a_lower_limit_takes_nothing_away(pool):
@@ -123,6 +151,7 @@ def test_use_is_counted(pool):
         "sessions": 1,
         "queued": 2,
         "queued_bytes": 1400,
+        "live_per_user": 3,
         "bitstream_bytes": 0,
         "groups": 0,
         "group_slots": 0,

@@ -587,6 +587,14 @@ class Conductor:
                 for one in pool.catalogue.bitstreams
                 if one.project_id == project_id
             ),
+            "live_per_user": max(
+                collections.Counter(
+                    session.user_id
+                    for session in book.by_id.values()
+                    if session.live and session.project_id == project_id
+                ).values(),
+                default=0,
+            ),
             **pool.groups.in_use(project_id),
         }
 

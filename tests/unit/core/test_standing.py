@@ -10,6 +10,7 @@ import pytest
 from fpgapool import strategies
 from fpgapool.core import events
 from fpgapool.core import standing
+from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
 from fpgapool.strategies import shared
 from tests.unit.core import pools
@@ -130,6 +131,30 @@ def test_who_owes_and_does_not_wait() -> None:
     found = stands(pool, "a")
     assert found.score == pytest.approx(0.7 - 2)
     assert (found.before, found.turn_bytes) == (1, 4000 * MB)
+
+
+def test_the_way_down_the_tree() -> None:
+    pool = example()
+    assert stands(pool, "a").path is None
+    parents = {"a": "one", "b": "one", "one": "top", "c": "other"}
+    pool.step(events.ShareTreeChanged(share_tree.Places(parents)))
+    found = stands(pool, "a")
+    assert found.path == [
+        ("a", 1.0, 3.0),
+        ("one", 1.0, 1.0),
+        ("top", 1.0, 2.0),
+    ]
+    assert (found.weights, found.round_bytes) == (2.0, QUANTUM / 3)
+    # Beside them, one that does not wait would have a part, too.
+    parents["new"] = "top"
+    pool.step(events.ShareTreeChanged(share_tree.Places(parents)))
+    new = stands(pool, "new")
+    assert new.path == [("new", 1.0, 2.0), ("top", 1.0, 2.0)]
+    assert (new.round_bytes, new.score) == (QUANTUM / 2, 1.0)
+    assert stands(pool, "x").path == [
+        ("x", 1.0, 1.0),
+        (share_tree.UNKNOWN, 1.0, 3.0),
+    ]
 
 
 def test_others_at_their_limit_are_not_before() -> None:

@@ -40,6 +40,7 @@ SHARE: dict[str, Any] = {
     "projects_beside": 0,
     "turn_bytes": 4e9,
     "turn_s": 2400.0,
+    "path": None,
     "session": BEFORE,
 }
 
@@ -60,6 +61,19 @@ def test_a_share_is_explained() -> None:
         " in the order.",
         "The first in the strategy's order gets the slot.",
     ]
+
+
+def test_the_way_down_the_tree() -> None:
+    path = [
+        {"id": "p1", "weight": 1.0, "weights": 4.0},
+        {"id": "team", "weight": 2.0, "weights": 3.0},
+        {"id": None, "weight": 1.0, "weights": 2.5},
+    ]
+    assert said(path=path)[2:4] == [
+        "It has 1 of 4 (25%) of the part of team.",
+        "That has 2 of 3 (67%) of the part of projects not in the tree.",
+    ]
+    assert said(path=path)[4] == "That has 1 of 2.5 (40%) of the pool."
 
 
 def test_whose_turn_it_is() -> None:

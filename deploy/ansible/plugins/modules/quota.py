@@ -37,6 +37,9 @@ options:
   queued_bytes:
     description: Bytes that waiting requests claim.
     type: int
+  live_per_user:
+    description: Sessions of one user, waiting or with a slot.
+    type: int
   bitstream_bytes:
     description: Bytes of the project's bitstreams.
     type: int
@@ -82,7 +85,7 @@ limits:
 LIMITS = (
     *("sessions", "queued", "queued_bytes", "bitstream_bytes"),
     *("groups", "group_slots", "group_clients", "max_priority"),
-    "reservation_slots",
+    *("reservation_slots", "live_per_user"),
 )
 ARGUMENTS: dict[str, dict[str, object]] = {
     "project": {"type": "str", "required": True},

@@ -181,6 +181,10 @@ class Operators(parts.Room):
         self._quotas.replace(item.quotas)
         self._link.tell(self._quotas.session_limits())
 
+    @parts.handles(inputs.NewTree)
+    def _replace_tree(self, item: inputs.NewTree) -> None:
+        self._link.tell(events.ShareTreeChanged(item.places))
+
     @parts.handles(inputs.SetQuota)
     def _set_quota(self, item: inputs.SetQuota) -> None:
         rows = self._quotas.set(item.project_id, item.limits)

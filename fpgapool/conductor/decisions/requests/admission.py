@@ -89,6 +89,7 @@ class ProjectQuota:
     sessions: int | None = None
     queued: int | None = None
     queued_bytes: int | None = None
+    live_per_user: int | None = None
     bitstream_bytes: int | None = None
     groups: int | None = None
     group_slots: int | None = None
@@ -291,17 +292,25 @@ def check_deadline(
 
 
 def check_quota(
-    project_id: str, what: str, limit: int | None, used: int, wanted: int
+    project_id: str,
+    what: str,
+    limit: int | None,
+    used: int,
+    wanted: int,
+    *,
+    user_id: str = "",
 ) -> None:
     """Check that a project may have more of a resource.
 
     :param what: the resource in the plural.
     :param limit: None: no limit.
+    :param user_id: the user whose part of it is limited; empty: the whole is.
     """
     if limit is not None and used + wanted > limit:
+        who = f"user {user_id} of project" if user_id else "project"
         raise Rejected(
             codes.QUOTA_EXCEEDED,
-            f"project {project_id} may have {limit} {what}: it has {used},"
+            f"{who} {project_id} may have {limit} {what}: it has {used},"
             f" and {wanted} more would be too many",
         )
 

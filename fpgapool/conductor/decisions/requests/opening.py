@@ -194,7 +194,7 @@ class Opening(parts.Room):
                 view.best_peak_bytes_per_s(wanted),
                 view.least_programming_s(wanted),
             )
-        self._check_instance(request, count)
+        self._check_user(request, count)
         return request, together
 
     def _check_room(self, request: objects.OpenRequest, count: int) -> None:
@@ -553,20 +553,28 @@ class Opening(parts.Room):
             self._serving.resubmit(session, session.reason, session.message)
 
     def _may_revive(self, session: sessions.Session) -> bool:
-        """Whether the session's instance, if any, may have another session."""
+        """Whether the session's user may have another session."""
         try:
-            self._check_instance(session)
+            self._check_user(session)
         except admission.Rejected:
             return False
         return True
 
-    def _check_instance(
+    def _check_user(
         self, one: objects.OpenRequest | sessions.Session, count: int = 1
     ) -> None:
-        used = self._sessions.count_of_instance(one.user_id)
-        # Sets of an instance do not reserve its sessions.
-        self._instances.check(
-            one.user_id, one.project_id, used + max(count - 1, 0)
+        """Check that a user, perhaps an instance, may have so many more."""
+        project_id, user_id = one.project_id, one.user_id
+        used = self._sessions.count_of_user(project_id, user_id)
+        # Sets do not reserve the sessions of their users.
+        self._instances.check(user_id, project_id, used + max(count - 1, 0))
+        admission.check_quota(
+            project_id,
+            "sessions that wait or have a slot",
+            self._quotas.of(project_id).live_per_user,
+            used,
+            max(count, 1),
+            user_id=user_id,
         )
 
     @parts.handles(inputs.RenewSecret)

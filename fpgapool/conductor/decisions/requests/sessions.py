@@ -607,8 +607,8 @@ class SessionBook:
         self.queued_by_host = collections.Counter[int | None]()
         self.queued_by_accelerator = collections.Counter[str]()
         self._ended: dict[int, Session] = {}
-        # Live sessions of instances, by user and row.
-        self._of_instance: dict[str, dict[int, Session]] = {}
+        # Live sessions, by user, project and row.
+        self._of_user: dict[str, dict[str, dict[int, Session]]] = {}
 
     def next_id(self) -> int:
         """Return a new id for a job or a session's row."""
@@ -623,23 +623,25 @@ class SessionBook:
 
     def of_instance(self, user_id: str) -> list[Session]:
         """Return an instance's live sessions."""
-        return list(self._of_instance.get(user_id, {}).values())
+        of_projects = self._of_user.get(user_id, {}).values()
+        return [one for own in of_projects for one in own.values()]
 
-    def count_of_instance(self, user_id: str) -> int:
-        """Return the number of an instance's live sessions."""
-        return len(self._of_instance.get(user_id, ()))
+    def count_of_user(self, project_id: str, user_id: str) -> int:
+        """Return the number of a user's live sessions in a project."""
+        return len(self._of_user.get(user_id, {}).get(project_id, ()))
 
     def _note_alive(self, session: Session) -> None:
-        if instance.is_user(session.user_id):
-            own = self._of_instance.setdefault(session.user_id, {})
-            own[session.row_id] = session
+        of_projects = self._of_user.setdefault(session.user_id, {})
+        own = of_projects.setdefault(session.project_id, {})
+        own[session.row_id] = session
 
     def _note_dead(self, session: Session) -> None:
-        own = self._of_instance.get(session.user_id)
-        if own is not None:
-            own.pop(session.row_id, None)
-            if not own:
-                del self._of_instance[session.user_id]
+        of_projects = self._of_user.get(session.user_id, {})
+        own = of_projects.get(session.project_id, {})
+        if own.pop(session.row_id, None) is not None and not own:
+            del of_projects[session.project_id]
+            if not of_projects:
+                del self._of_user[session.user_id]
 
     def count_queued(self, session: Session, change: int = 1) -> None:
         """Count a session that begins to wait or, with -1, stops waiting."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.core import standing
+from fpgapool.core.queues import share_tree
 
 
 def document(
@@ -48,7 +49,21 @@ def _members(found: standing.Standing | None) -> dict[str, Any]:
         "turn_bytes": found and found.turn_bytes,
         "turn_s": found
         and (None if math.isinf(found.turn_s) else found.turn_s),
+        "path": found and _path(found.path),
     }
+
+
+def _path(path: list[share_tree.Part] | None) -> list[dict[str, Any]] | None:
+    if path is None:
+        return None
+    return [
+        {
+            "id": part.name or None,
+            "weight": part.weight,
+            "weights": part.weights,
+        }
+        for part in path
+    ]
 
 
 def _session(
