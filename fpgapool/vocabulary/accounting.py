@@ -28,7 +28,7 @@ QUOTAS: typing.Final = {
     "reservation_slots": "Slots of the project's reservations that have not"
     " ended.",
 }
-#: The versions of the REST API since which it has the resources that 1.0 has not.
+#: Versions of the REST API from which on it has a resource that 1.0 has not.
 QUOTAS_SINCE: typing.Final = {
     "live_per_user": (1, 3),
     "reservation_slots": (1, 3),

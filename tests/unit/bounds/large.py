@@ -19,6 +19,7 @@ from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import state as core_state
 from fpgapool.core.queues import sharing
 from fpgapool.db import api as db_api
+from fpgapool.db import calendar
 from fpgapool.db import migration
 from fpgapool.db import rows
 from fpgapool.rpcapi import conductor as conductor_api
@@ -83,6 +84,19 @@ def _others(size: Size) -> Iterable[Any]:
             created_at=NOW,
             updated_at=NOW,
             profile={"peak_bytes_per_s": 1e9},
+        )
+        yield calendar.row(
+            calendar.Reservation(
+                number=-number,
+                id=session_id(number),
+                project_id=project(number),
+                user_id="u",
+                created_at=NOW,
+                accelerator="aes",
+                slots=4,
+                start_s=NOW + 3600.0,
+                end_s=NOW + 7200.0,
+            )
         )
     for number in range(1, size.projects + 1):
         yield db_api.GroupClientRecord(

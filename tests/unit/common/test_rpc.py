@@ -109,6 +109,14 @@ class _Conductor:
         changed = [_view(one).to_primitive() for one in sorted(revisions)]
         return {"changed": changed[:1], "unknown": sorted(revisions)[1:]}
 
+    def stage_endpoints(
+        self, ctxt, host_uuid, project_id, session_id, generation
+    ):
+        known = host_uuid, project_id, session_id, generation
+        if known != ("h1", "p1", "s1", 7):
+            return []
+        return [{"address": "192.0.2.1", "port": 4000}]
+
     def session_now(self, ctxt, session_id, project_id):
         assert project_id == "p1"
         return _view("a").to_primitive() if session_id == "a" else None
@@ -497,6 +505,15 @@ def test_budgets_and_shares_cross_the_bus(serve):
     assert api.get_budget("p2") is None
     assert api.budgets_after("") == [{"project_id": "p1"}]
     assert api.budgets_after("p1") == []
+
+
+def test_endpoints_of_stages_cross_the_bus(serve):
+    serve(conductor_api.TOPIC, "c1", _Conductor())
+    api = conductor_api.ConductorAPI()
+    assert api.stage_endpoints("h1", "p1", "s1", 7) == [
+        {"address": "192.0.2.1", "port": 4000}
+    ]
+    assert api.stage_endpoints("h1", "p1", "s1", 8) == []
 
 
 def test_reservations_cross_the_bus(serve):
