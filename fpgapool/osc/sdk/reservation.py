@@ -33,9 +33,7 @@ class Reservation(base.Resource):
 class ReservationProxy(base.Proxy):
     """The part of the pool's API for reservations."""
 
-    def reservations(
-        self, **query: Any
-    ) -> Generator[Reservation, None, None]:
+    def reservations(self, **query: Any) -> Generator[Reservation, None, None]:
         """Return the reservations of your own project.
 
         :param query: ``name``, ``accelerator``, ``state``, ``all_projects``,
