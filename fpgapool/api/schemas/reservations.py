@@ -11,7 +11,7 @@ _RESERVATION = common.record(
 SHOW = common.record(reservation=_RESERVATION)
 
 # The values are checked apart, so that they have a code of their own.
-_TEXT: common.Schema = {"type": "string", "maxLength": 255}
+_TEXT = common.LINE
 _NUMBER: common.Schema = {"type": "number"}
 _WANTED: dict[str, common.Schema] = {
     "accelerator": common.described(

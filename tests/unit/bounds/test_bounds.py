@@ -99,6 +99,7 @@ def names(api: fakes.Api) -> dict[str, str]:
         "instance_id": large.session_id(1),
         "name": "aes",
         "project_id": large.project(1),
+        "reservation_id": large.session_id(1),
         # It waits; the answer says why.
         "session_id": large.session_id(SIZE.sessions),
         "slot_id": first("slots"),
