@@ -205,7 +205,7 @@ def _check_texts(found: dict[str, Any]) -> None:
     for name in "accelerator", "device_id":
         value = found[name]
         if value is not None and not _is_text(value):
-            raise Invalid(f"{name} must be a text of at most 255 characters")
+            raise Invalid(f"{name} must be 1 to 255 printable characters")
     hosts = found["host_uuids"]
     if (
         not isinstance(hosts, list | tuple)
@@ -219,7 +219,11 @@ def _check_texts(found: dict[str, Any]) -> None:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= 255
+    return (
+        isinstance(value, str)
+        and 0 < len(value) <= 255
+        and value.isprintable()
+    )
 
 
 def _check_times(found: Mapping[str, Any]) -> None:

@@ -35,7 +35,6 @@ from fpgapool.conductor.decisions.budgets import book
 from fpgapool.conductor.decisions.budgets import keeping
 from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.calendar import book as calendar_book
-from fpgapool.conductor.decisions.calendar import keeping as calendar_keeping
 from fpgapool.conductor.decisions.hardware import operators
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import group_book
@@ -832,20 +831,6 @@ def others_of_a_set_keep_their_slots_when_one_ends() -> None:
         holding._sets.let_go(one)
 
     holders.Holders._dissolve = keep  # type: ignore[method-assign]
-
-
-@_calendar_bug("a reserved slot is not its owner's")
-def the_core_does_not_hear_of_the_calendar() -> None:
-    calendar_book.Calendar.event = (  # type: ignore[method-assign]
-        lambda *_args: events.CalendarChanged()
-    )
-
-
-@_calendar_bug("a reservation is not kept, and its owner is not told")
-def slots_that_fail_keep_their_reservations() -> None:
-    calendar_keeping.CalendarKeeping.working = (  # type: ignore[method-assign]
-        lambda _room, entry: frozenset(entry.bound)
-    )
 
 
 @_calendar_bug("a new leader has forgotten a reservation")

@@ -24,6 +24,7 @@ from fpgapool.db import migration
 from fpgapool.db import rows
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.strategies import shared
+from fpgapool.vocabulary import reservation
 from fpgapool.vocabulary import states
 from tests.unit.conductor import pumps
 from tests.unit.conductor import world
@@ -99,6 +100,23 @@ def _others(size: Size) -> Iterable[Any]:
             )
         )
     for number in range(1, size.projects + 1):
+        yield calendar.row(
+            calendar.Reservation(
+                number=-number,
+                id=session_id(number),
+                project_id=project(number),
+                user_id="u",
+                created_at=NOW,
+                accelerator="aes",
+                slots=4,
+                start_s=NOW + number,
+                end_s=NOW + number + 3600,
+                host_uuids=tuple(
+                    host_uuid(host)
+                    for host in range(1, reservation.MAX_HOSTS + 1)
+                ),
+            )
+        )
         yield db_api.GroupClientRecord(
             id=number,
             client_id=session_id(number),
