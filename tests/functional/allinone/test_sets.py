@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import hashlib
+import os
+import pathlib
 import subprocess
+import sys
 import threading
 import uuid
 
@@ -17,6 +21,7 @@ from fpgapool.vocabulary import codes
 from tests.functional.allinone import harness
 from tests.harness import waiting
 
+_EXAMPLE = pathlib.Path(__file__).parents[3] / "doc/examples/use_set.py"
 _PAIR = [("copy", 1000), {"accelerator": "copy", "size_bytes": 1000}]
 
 
@@ -209,3 +214,16 @@ def test_the_command(site: harness.Site) -> None:
         "both slots are free",
         harness.LIMIT_S,
     )
+
+
+def test_the_program_of_the_documentation(site: harness.Site) -> None:
+    done = subprocess.run(
+        [sys.executable, _EXAMPLE],
+        env={**os.environ, "FPGAPOOL_SOCKET": site.pool.front_door()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=harness.LIMIT_S,
+    )
+    digest = hashlib.sha256(bytes(range(256)) * 4096).hexdigest()
+    assert done.stdout.endswith(f" bytes, {digest}\n"), done.stderr
