@@ -71,7 +71,9 @@ def delete(call: calls.Call) -> calls.Answer:
     # Conductors of an earlier release do not know the others.
     reset = dict.fromkeys(accounting.QUOTAS.keys() - accounting.QUOTAS_SINCE)
     for one in call.backends.database.quotas(project_id):
-        reset[one.resource] = None
+        # Budgets are rows of the same table.
+        if one.resource in accounting.QUOTAS:
+            reset[one.resource] = None
     _set(call, project_id, reset)
     return calls.NO_CONTENT
 

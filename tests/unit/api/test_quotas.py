@@ -108,6 +108,13 @@ def test_limits_are_set_one_by_one_and_taken_back(world):
     assert world.conductor.quotas == {"p2": {}}
 
 
+def test_budgets_stay_when_limits_are_taken_back(world):
+    """They are rows of the same table."""
+    world.conductor.quotas["p2"] = {"sessions": 4, "budget.bytes": 9}
+    assert world.ask("DELETE", FOREIGN, fakes.ADMIN).status_code == 204
+    assert world.conductor.quotas == {"p2": {"budget.bytes": 9}}
+
+
 @pytest.mark.parametrize(
     "body",
     [
