@@ -199,7 +199,7 @@ _DRY_RUN = common.record(
         "Percentage of what is left of the project's budget that the session"
         " will probably take, of the scarcest resource; more than 100: it is"
         " not enough; null: the project has no budget, or the session would be"
-        " refused. Since version 1.2.",
+        " refused. Since version 1.3.",
     ),
 )
 DRY_RUN = common.record(dry_run=_DRY_RUN)
