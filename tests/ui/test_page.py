@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 import re
 from collections.abc import Callable
@@ -460,6 +461,39 @@ def test_budgets(page: browser.Page, api: Api) -> None:
         assert {row["Project"] for row in rows} == {ONE}
     finally:
         api.ask("DELETE", f"budgets/{ONE}", ADMIN)
+
+
+def test_reservations(page: browser.Page, api: Api) -> None:
+    """When slots are reserved, and how many of them work."""
+    start = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=2)
+    wanted = {
+        "name": "morning",
+        "project_id": ONE,
+        "accelerator": "copy",
+        "slots": 2,
+        "start_at": start.isoformat(),
+        "end_at": (start + datetime.timedelta(hours=3)).isoformat(),
+        "repeat": "day",
+        "times": 5,
+    }
+    body = {"reservation": wanted}
+    made = api.ask("POST", "reservations", ADMIN, body)["reservation"]
+    try:
+        page.sign_in("admin", ONE)
+        page.go("Usage")
+        (row,) = page.wait_rows("Reservations", lambda rows: rows)
+        assert row.pop("Starts").startswith("in ")
+        assert row == {
+            "Reservation": "morning",
+            "Project": ONE,
+            "Accelerator": "copy",
+            "Slots": "2",
+            "Lasts": "3\u00a0h",
+            "Recurs": "every day, 5 times",
+            "State": "scheduled",
+        }
+    finally:
+        api.ask("DELETE", f"reservations/{made['id']}", ADMIN)
 
 
 def test_api_that_is_away(page: browser.Page) -> None:

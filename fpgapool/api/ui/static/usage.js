@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What projects have used, their budgets, and the limits of the user's
-// project.
+// What projects have used, their budgets and reservations, and the limits of
+// the user's project.
 
 import * as api from "./api.js";
-import { bytes, make, seconds, setBar, setText, Table } from "./dom.js";
+import { brief, bytes, make, seconds, setAgo, setBar, setText, Table, whole }
+  from "./dom.js";
 import { setAccelerator, setProject } from "./sessions.js";
 
 const MOST = 200;
@@ -111,6 +112,28 @@ function budgetRows({ items }) {
     .map((name) => budgetRow(budget, name)));
 }
 
+function recurs({ repeat, times }) {
+  return times > 1 ? `every ${repeat}, ${times} times` : "once";
+}
+
+function reservationTable() {
+  return new Table("Reservations", [
+    { label: "Reservation", short: (one) => one.name ?? brief(one.id) },
+    { label: "Project", set: (cell, one) => setProject(cell, one.project_id) },
+    { label: "Accelerator",
+      set: (cell, one) => setAccelerator(cell, one.accelerator) },
+    { label: "Slots", short: (one) => one.working_slots < one.slots
+      && one.state !== "ended" && one.state !== "released"
+      ? `${one.working_slots} of ${one.slots} work` : String(one.slots) },
+    { label: "Starts", isShort: true,
+      set: (cell, one) => setAgo(cell, one.start_at) },
+    { label: "Lasts", short: (one) => whole(
+      (Date.parse(one.end_at) - Date.parse(one.start_at)) / 1000) },
+    { label: "Recurs", short: recurs },
+    { label: "State", short: (one) => one.state.replaceAll("_", " ") },
+  ], (one) => one.id, "There are no reservations.");
+}
+
 function periods(id, onChange) {
   const element = make("select", { id },
     ...Object.entries(PERIODS).map(([value, [label]]) =>
@@ -149,25 +172,30 @@ export class Usage extends View {
     this.projects = usageTable("Usage by project", { label: "Project",
       set: (cell, one) => setProject(cell, one.project_id) });
     this.budgets = budgetTable();
+    this.reservations = reservationTable();
     this.limits = limitTable();
     this.element = make("div", {}, make("h2", {}, "Usage"), this.form,
       this.note, this.projects.element,
       make("h2", {}, "Budgets"), this.budgets.element,
+      make("h2", {}, "Reservations"), this.reservations.element,
       make("h2", {}, "Quotas of your project"),
       this.limits.element);
   }
 
   async refresh() {
     const scope = this.scope();
-    const [usage, budgets, quotas] = await Promise.all([
+    const [usage, budgets, reservations, quotas] = await Promise.all([
       api.pages("usage", { ...scope, group_by: "project",
         start: this.start(), limit: MOST }, MOST),
       api.pages("budgets", { ...scope, limit: MOST }, MOST, "project_id"),
+      api.pages("reservations", { ...scope, limit: MOST }, MOST),
       api.get("quotas")]);
     this.projects.show(usage.items);
     this.budgets.show(budgetRows(budgets));
+    this.reservations.show(reservations.items);
     this.limits.show(limits(quotas));
-    setText(this.note, usage.isCut || budgets.isCut
+    const isCut = [usage, budgets, reservations].some((one) => one.isCut);
+    setText(this.note, isCut
       ? `Only the first ${MOST} projects are shown.` : "");
   }
 }
