@@ -169,6 +169,9 @@ class Reservations:
             self.since[hold.slot_id] = max(
                 self.since[hold.slot_id], hold.generation + 1
             )
+        if hold.slot is not None and hold.slot_id in self.promises.owners:
+            # Another one may have to leave.
+            self.unsettled.add(hold.slot.spec.device_id)
 
     # -- choosing slots --------------------------------------------------
 

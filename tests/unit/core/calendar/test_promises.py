@@ -126,3 +126,17 @@ def test_instances_reserve_other_slots() -> None:
     assert pools.taken(pool.submit(own(1))) == [(1, 11)]
     instance = test_reservations.of("a", 2)
     assert pools.taken(pool.submit(instance)) == [(2, 10)]
+
+
+def test_who_is_restored_into_the_slot_of_another_leaves() -> None:
+    pool = make_pool(1)
+    pool.step(calendar({10: OWNER}))
+    output = pool.step(
+        events.AssignmentRestored(
+            pools.make_job(1), 10, 7, model.Phase.PREPARING
+        )
+    )
+    (revoked,) = [
+        one for one in output if isinstance(one, instructions.Requeue)
+    ]
+    assert revoked.reason == codes.RESERVED
