@@ -14,6 +14,7 @@ from __future__ import annotations
 import bisect
 import collections
 import collections.abc
+import contextlib
 import operator
 import socket
 import threading
@@ -256,15 +257,32 @@ class Outward:
                 if self._target != target or self._is_over:
                     return
                 self._channel = channel
+            watched = crew.CREW.start("link watch", self._watch, channel)
             try:
                 while (sent := self._send_some(channel, position_bytes)) >= 0:
                     position_bytes += sent
             except channels.ChannelClosed as exc:
                 LOG.info("the link to the next stage was lost: %s", exc)
+            finally:
+                channel.shutdown()
+                watched.wait()
         finally:
             with self._session.lock:
                 self._channel = None
             channel.close()
+
+    def _watch(self, channel: channels.Channel) -> None:
+        """Notice that a link is lost while there is nothing to send.
+
+        What was sent may not have arrived, and then nothing more comes.
+        """
+        with contextlib.suppress(OSError):
+            # The next stage's worker sends nothing after OPENED.
+            channel.recv_some_into(memoryview(bytearray(1)))
+        with self._session.lock:
+            if self._channel is channel:
+                self._channel = None
+                self._session.condition.notify_all()
 
     def _connect(
         self, target: links.Target, deadline_s: float | None
