@@ -7,6 +7,8 @@ have a slot at the same time, so that all promises can be kept together.
 """
 
 import bisect
+import heapq
+import itertools
 import math
 import typing
 from collections import abc
@@ -157,17 +159,35 @@ class Plan:
         first_s = wanted.spans[0].start_s
         if len(wanted.fitting) < wanted.slots:
             return None
-        starts = {free_from[id_] for id_ in wanted.fitting if id_ in free_from}
-        for slot_id in wanted.fitting:
-            for _, end_s, _ in self._taken.get(slot_id, ()):
-                starts.update(
-                    end_s - (span.start_s - first_s) for span in wanted.spans
-                )
-        later = sorted(one for one in starts if first_s < one <= latest_s)
+        frees = {free_from[id_] for id_ in wanted.fitting if id_ in free_from}
+        ends = {
+            span.end_s
+            for key, slots in self.bound.items()
+            if not wanted.fitting.isdisjoint(slots)
+            for span in self._spans[key]
+        }
+        in_order = sorted(ends)
+        starts = heapq.merge(
+            sorted(frees),
+            *(
+                _starts(in_order, first_s, span.start_s - first_s)
+                for span in wanted.spans
+            ),
+        )
         cost = len(wanted.fitting) * len(wanted.spans)
-        for start_s in later[: max(_MOST_PROBES // max(cost, 1), 1)]:
+        probes = max(_MOST_PROBES // max(cost, 1), 1)
+        last_s = first_s
+        for start_s in itertools.islice(starts, _MOST_PROBES):
+            if start_s > latest_s:
+                break
+            if start_s <= last_s:
+                continue
             if self.find(wanted.later(start_s - first_s), free_from):
                 return start_s
+            last_s = start_s
+            probes -= 1
+            if not probes:
+                break
         return None
 
     def next_of(
@@ -178,3 +198,15 @@ class Plan:
         # Promises of a slot do not overlap, so the first ends first.
         place = bisect.bisect_right(taken, now, key=lambda one: one[1])
         return taken[place] if place < len(taken) else None
+
+
+def _starts(
+    ends: abc.Sequence[float], first_s: float, delay_s: float
+) -> abc.Iterator[float]:
+    """Yield the starts after the first one at which a span begins at an end.
+
+    :param ends: the ends of promises, in order.
+    :param delay_s: how long after the start the span begins.
+    """
+    place = bisect.bisect_right(ends, first_s + delay_s)
+    return (end_s - delay_s for end_s in itertools.islice(ends, place, None))

@@ -23,7 +23,6 @@ and is due again, before the others. Afterwards each session is on its own.
 import collections
 import contextlib
 import dataclasses
-import itertools
 import math
 import operator
 from collections import abc
@@ -49,6 +48,7 @@ _LOOKED_AT = 8
 # Maximum number of cached answers to what could hold a set.
 _MOST_KEPT = 1000
 _NAME = operator.attrgetter("accelerator")
+_ORDER = operator.itemgetter(1)
 
 
 class SessionSet:
@@ -394,8 +394,7 @@ class SessionSets:
         self._withheld, self._lacking = [], []
         taken: set[model.SlotId] = set()
         full: set[str] = set()
-        in_turn = (one for one in self.due if not self._is_passed(one))
-        for one in list(itertools.islice(in_turn, _LOOKED_AT)):
+        for one in self._looked_at():
             if self._is_void(one):
                 continue
             if not self._has_room(one):
@@ -425,6 +424,22 @@ class SessionSets:
                 self._lacking.append(one)
         if view.accounts is not None and view.accounts.hold_back(full):
             view.touch_idle()
+
+    def _looked_at(self) -> list[SessionSet]:
+        """Return the due sets that a pass considers, in turn.
+
+        Projects take turns, so that none keeps the sets of others waiting by
+        having many that lack slots.
+        """
+        counts: collections.Counter[str] = collections.Counter()
+        found: list[tuple[int, int, SessionSet]] = []
+        for one in self.due:
+            if not self._is_passed(one):
+                project, _ = one.key
+                found.append((counts[project], len(found), one))
+                counts[project] += 1
+        chosen = sorted(found)[:_LOOKED_AT]
+        return [one for _, _, one in sorted(chosen, key=_ORDER)]
 
     def may_serve_last(self) -> bool:
         """Return whether a set is due whose project is served last."""

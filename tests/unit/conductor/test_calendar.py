@@ -409,6 +409,40 @@ def test_slots_of_a_board_that_fails_are_replaced() -> None:
     assert state(pool, id_) == reservation.ACTIVE
 
 
+def test_it_ends_earlier_though_its_slots_do_not_work() -> None:
+    pool = make_pool(2)
+    id_ = reserve(pool, slots=2, length_s=3000.0)
+    assert id_ is not None
+    pool.tick(1000.0)
+    pool.report()
+    bound = entry(pool, id_).bound
+    _disable(pool, HOST)
+    pool.tick(1.0)
+    assert state(pool, id_) == reservation.FAILED
+    end_s = pool.now + 100.0
+    change = {"end_s": end_s, "name": "short"}
+    assert send(pool, id_, change) is None
+    found = entry(pool, id_)
+    assert (found.end_s, found.name, found.bound) == (end_s, "short", bound)
+    # It cannot get more.
+    answer = send(pool, id_, {"end_s": end_s + 1.0})
+    assert isinstance(answer, Exception)
+    assert answer.code == codes.RESERVATION_CONFLICT
+    pool.tick(100.0)
+    assert state(pool, id_) == reservation.ENDED
+
+
+def test_a_host_that_is_gone_may_stay_in_a_reservation() -> None:
+    pool = make_pool(2, 2)
+    id_ = reserve(pool, slots=1, host_uuids=[HOST])
+    assert id_ is not None
+    del pool.memory.registry.hosts[HOST]
+    assert send(pool, id_, {"name": "x"}) is None
+    assert send(pool, id_, {"host_uuids": [OTHER]}) is None
+    answer = send(pool, id_, {"host_uuids": [HOST]})
+    assert isinstance(answer, exception.HostNotFound)
+
+
 def _disable(
     pool: world.Conductor, host_uuid: str, *, back: bool = False
 ) -> None:

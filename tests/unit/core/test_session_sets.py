@@ -524,6 +524,27 @@ def test_project_limit() -> None:
     assert {code for _, code in rejections(output)} == {codes.SET_IMPOSSIBLE}
 
 
+def test_a_project_with_many_sets_does_not_delay_those_of_others() -> None:
+    """One of another project is considered, however many wait before it."""
+    pool = pools.make_pool_of(
+        shared.SharedStrategy(
+            strategies.fifo({}, 0), sharing.ShareOptions(fair=False), 50.0
+        ),
+        *(pools.make_host(number, 3) for number in range(1, 5)),
+    )
+    submit_set(pool, 1, 2, 3, 4, placement=states.SPREAD, project="a")
+    use(pool, *pool.state.assignments())
+    # All boards have two idle slots, and a holder that stays.
+    for first in range(10, 100, 3):
+        submit_set(
+            pool,
+            *range(first, first + 3),
+            placement=states.SAME_BOARD,
+            project="a",
+        )
+    assert job_ids(submit_set(pool, 100, 101, project="b")) == [100, 101]
+
+
 def test_no_follower_takes_its_slot() -> None:
     """A holder that leaves soon gets no successor while a set collects."""
     pool = pools.make_pool(pools.make_host(1), strategy="fifo")

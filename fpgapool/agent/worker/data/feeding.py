@@ -50,6 +50,8 @@ def _admit(session: sessions.DataSession, channel: channels.Channel) -> int:
     incoming = session.links.incoming
     with session.lock:
         incoming.hang_up()
+        # The earlier one's thread may wait for a piece.
+        session.condition.notify_all()
         session.wait_for_run(lambda: session.stopping or not session.filling)
         if session.stopping or session.ended or session.channel is None:
             raise ports.Refused(

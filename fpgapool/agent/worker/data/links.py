@@ -167,7 +167,8 @@ class Outward:
         self._session = session
         self._reach = reach
         self._target: links.Target | None = None
-        self._channel: channels.Channel | None = None
+        # That of the connection, also while that is being made.
+        self._sock: socket.socket | None = None
         self._thread_ended: threading.Event | None = None
         session.outgoing.linked = True
 
@@ -187,9 +188,10 @@ class Outward:
 
     def _hang_up(self) -> None:
         self._reach.abandon()
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.shutdown()
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def wait(self) -> None:
         """Wait until the thread has ended; without the lock."""
@@ -249,14 +251,24 @@ class Outward:
         :raises: OSError or CodedError if there is no link.
         """
         deadline_s = channels.deadline_after(_ATTEMPT_S)
-        channel = self._connect(target, deadline_s)
+        fd = self._reach.dial(target.session_id, target.generation)
+        if fd is None:
+            raise channels.ChannelClosed("its agent has no connection to it")
+        sock = socket.socket(fileno=fd)
+        with self._session.lock:
+            if self._target != target or self._is_over:
+                sock.close()
+                return
+            self._sock = sock
+        try:
+            channel = _secured(sock, target, deadline_s)
+        except BaseException:
+            with self._session.lock:
+                self._sock = None
+            raise
         try:
             channel.send(links.hello(target), deadline_s=deadline_s)
             position_bytes = _position(channel, deadline_s)
-            with self._session.lock:
-                if self._target != target or self._is_over:
-                    return
-                self._channel = channel
             watched = crew.CREW.start("link watch", self._watch, channel)
             try:
                 while (sent := self._send_some(channel, position_bytes)) >= 0:
@@ -268,7 +280,7 @@ class Outward:
                 watched.wait()
         finally:
             with self._session.lock:
-                self._channel = None
+                self._sock = None
             channel.close()
 
     def _watch(self, channel: channels.Channel) -> None:
@@ -280,29 +292,9 @@ class Outward:
             # The next stage's worker sends nothing after OPENED.
             channel.recv_some_into(memoryview(bytearray(1)))
         with self._session.lock:
-            if self._channel is channel:
-                self._channel = None
+            if self._sock is channel.sock:
+                self._sock = None
                 self._session.condition.notify_all()
-
-    def _connect(
-        self, target: links.Target, deadline_s: float | None
-    ) -> channels.Channel:
-        fd = self._reach.dial(target.session_id, target.generation)
-        if fd is None:
-            raise channels.ChannelClosed("its agent has no connection to it")
-        sock = socket.socket(fileno=fd)
-        if sock.family == socket.AF_UNIX:
-            return channels.PlainChannel(sock)
-        if target.certificate_sha256 is not None:
-            return tls_channel.TlsChannel.connect(
-                sock, target.certificate_sha256, deadline_s
-            )
-        if target.require_tls:
-            sock.close()
-            raise exceptions.CodedError(
-                codes.TLS_REQUIRED, "it is on another host, without TLS"
-            )
-        return channels.PlainChannel(sock)
 
     def _send_some(
         self, channel: channels.Channel, position_bytes: int
@@ -317,11 +309,11 @@ class Outward:
             session.condition.wait_for(
                 lambda: (
                     self._is_over
-                    or self._channel is not channel
+                    or self._sock is not channel.sock
                     or position_bytes < output.sent_bytes
                 )
             )
-            if self._is_over or self._channel is not channel:
+            if self._is_over or self._sock is not channel.sock:
                 return -1
             try:
                 parts = _parts_from(output, position_bytes)
@@ -330,6 +322,24 @@ class Outward:
                 return -1
         channel.send(*parts)
         return sum(map(len, parts))
+
+
+def _secured(
+    sock: socket.socket, target: links.Target, deadline_s: float | None
+) -> channels.Channel:
+    """Return the channel over a connection; close that if this fails."""
+    if sock.family == socket.AF_UNIX:
+        return channels.PlainChannel(sock)
+    if target.certificate_sha256 is not None:
+        return tls_channel.TlsChannel.connect(
+            sock, target.certificate_sha256, deadline_s
+        )
+    if target.require_tls:
+        sock.close()
+        raise exceptions.CodedError(
+            codes.TLS_REQUIRED, "it is on another host, without TLS"
+        )
+    return channels.PlainChannel(sock)
 
 
 def _parts_from(

@@ -31,6 +31,16 @@ _MOVABLE_SPANS = 2000
 # So many that are over are kept.
 _MOST_OVER = 1000
 
+# What its slots depend on, besides its ends.
+_PLACED_BY = (
+    "accelerator",
+    "slots",
+    "start_s",
+    "repeat",
+    "host_uuids",
+    "device_id",
+)
+
 #: States in which its slots are the owner's.
 _RUNNING = (reservation.ACTIVE, reservation.FAILED)
 
@@ -144,7 +154,11 @@ class Calendar:
         if former is not None:
             self.plan.forget(entry.id)
         try:
-            changed = self._placed(entry, fitting, slots)
+            # Slots that do not work now are no reason against having less.
+            if former is not None and _is_within(entry, former):
+                changed = [entry]
+            else:
+                changed = self._placed(entry, fitting, slots)
         except admission.Rejected:
             if former is not None:
                 self._bind(former)
@@ -348,6 +362,18 @@ def _wanted(
     entry: stored.Reservation, fitting: frozenset[int]
 ) -> plans.Wanted:
     return plans.Wanted(entry.id, spans_of(entry), entry.slots, fitting)
+
+
+def _is_within(entry: stored.Reservation, former: stored.Reservation) -> bool:
+    """Return whether a change asks for nothing that it has not had."""
+    return (
+        entry.end_s <= former.end_s
+        and entry.times <= former.times
+        and all(
+            getattr(entry, name) == getattr(former, name)
+            for name in _PLACED_BY
+        )
+    )
 
 
 def _members(wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -118,7 +118,9 @@ class CalendarKeeping(parts.Room):
             checked = reservation.changed(entry.wanted, change, begun=begun)
         except reservation.Invalid as error:
             raise _invalid(str(error)) from error
-        wanted = self._known(checked, entry.project_id)
+        # What does not change may name a host that is gone.
+        named = {name: checked[name] for name in change}
+        wanted = checked | self._known(named, entry.project_id)
         self._admit(self._calendar.changed(entry, wanted), exempt=exempt)
 
     def _known(
@@ -128,16 +130,19 @@ class CalendarKeeping(parts.Room):
 
         :raises FpgapoolException: if the pool does not know one of them.
         """
-        known, key = self._catalogue.resolve(wanted["accelerator"], project_id)
-        admission.check_accelerator(key, self._registry, known)
-        for host_uuid in wanted["host_uuids"]:
+        for host_uuid in wanted.get("host_uuids", ()):
             if host_uuid not in self._registry.hosts:
                 raise exception.HostNotFound(host_uuid=host_uuid)
-        device_id = wanted["device_id"]
+        device_id = wanted.get("device_id")
         if device_id and self._registry.find_device(device_id) is None:
             raise exception.DeviceNotFound(
                 device=device_id, host_uuid="any host"
             )
+        name = wanted.get("accelerator")
+        if name is None:
+            return wanted
+        known, key = self._catalogue.resolve(name, project_id)
+        admission.check_accelerator(key, self._registry, known)
         return {**wanted, "accelerator": key}
 
     def _admit(self, entry: stored.Reservation, *, exempt: bool) -> None:

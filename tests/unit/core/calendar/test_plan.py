@@ -3,6 +3,7 @@
 """Which reservations fit beside each other."""
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
@@ -99,6 +100,35 @@ def test_promises_move_to_other_slots_for_a_new_one() -> None:
     assert plan.rearranged([*moving, want("x", 0.0, 30.0, 3)], {}) is None
     # The plan itself has not changed.
     assert plan.bound == {"early": (0,), "late": (1,)}
+
+
+class _Counted(tuple[spans.Span, ...]):
+    """Counts the spans that are looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[spans.Span]:
+        for one in super().__iter__():
+            self.looked_at += 1
+            yield one
+
+
+def test_the_next_start_is_sought_with_bounded_work() -> None:
+    """A full calendar, and a request that fits nowhere in it."""
+    plan = plans.Plan()
+    for number in range(100):
+        start_s = 720.0 * number
+        first = spans.Span(start_s, start_s + 360.0)
+        plan.bind(str(number), spans.occurrences(first, "day", 100), range(8))
+    day = spans.Span(0.0, 86399.0)
+    counted = _Counted(spans.occurrences(day, "day", 100))
+    wanted = plans.Wanted("whole days", counted, 1, frozenset(range(8)))
+    assert plan.find(wanted, {}) is None
+    latest_s = 200 * 86400.0
+    found = plan.next_start_s(wanted, {}, latest_s)
+    assert found is None or plan.find(wanted.later(found), {})
+    # The plan has 80,000 promises, for each of 100 spans.
+    assert counted.looked_at < 1_000_000
 
 
 def test_the_present_and_next_promise_of_a_slot() -> None:
