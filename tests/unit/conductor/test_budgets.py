@@ -16,6 +16,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.conductor import group_steps
 from tests.unit.conductor import past
+from tests.unit.conductor import test_sets
 from tests.unit.conductor import test_shares
 from tests.unit.conductor import world
 
@@ -179,6 +180,19 @@ def test_waiting_sessions_end_if_they_are_to_finish():
     assert "this day" in view.message
     assert pool.view(running).state == states.PREPARING
     assert refused(pool) == codes.BUDGET_EXHAUSTED
+
+
+def test_waiting_sets_end_if_they_are_to_finish():
+    """With one session of a set, the core rejects the others."""
+    pool = make_pool(2)
+    set_budget(pool, slot_s=10, action="finish")
+    pool.open()
+    waiting = test_sets.open_set(pool, 2)
+    alone = pool.open(set_id="two", set_size=2)
+    pool.tick(10.0)
+    assert test_sets.of_all(pool, [*waiting, alone]) == {
+        (states.REJECTED, codes.BUDGET_EXHAUSTED)
+    }
 
 
 def test_idle_slots_only():

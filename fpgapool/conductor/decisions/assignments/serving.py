@@ -216,7 +216,8 @@ class Serving(parts.Room):
     @parts.handles(instructions.Reject)
     def _reject(self, order: instructions.Reject) -> None:
         hold, session = self._of_job(order.job_id)
-        if session is not None:
+        # Who ends with the others of a set may have ended in this step.
+        if session is not None and session.live:
             timed_out = order.code in (
                 codes.WAIT_TIMEOUT,
                 codes.DEADLINE_PASSED,

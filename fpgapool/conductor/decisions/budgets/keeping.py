@@ -181,6 +181,8 @@ class Keeping(parts.Room):
                 codes.BUDGET_EXHAUSTED,
                 _USED_UP.format(account.budget.period),
             )
+        # With one of a set, the core rejects the others.
+        for session in waiting:
             self._link.tell(
                 events.JobCancelled(session.job_id, codes.BUDGET_EXHAUSTED)
             )
