@@ -50,6 +50,7 @@ class ConductorManager(
         "pool_hosts",
         "pool_summary",
         "reopen_session",
+        "stage_endpoints",
         "submit_sessions",
         "usable_groups",
         rpc.SEVERAL,

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import typing
 from collections.abc import Mapping
@@ -260,7 +259,7 @@ def _number(
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
-        or not math.isfinite(value)
+        # Whole numbers of any size can be compared; NaN is in no range.
         or not least <= value <= most
     ):
         raise Invalid(f"{name} must be a number from {least:g} to {most:g}")

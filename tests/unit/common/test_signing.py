@@ -227,6 +227,15 @@ def test_what_only_services_may_ask_for(conductor):
             client.call(method, timeout_s=waiting.LIMIT_S)
 
 
+def test_a_host_asks_where_the_next_stage_of_a_chain_is(conductor):
+    """And not on behalf of another host."""
+    conductor(keys=signers.POOL)
+    api = conductor_api.ConductorAPI(keys=signers.keys_of("a"))
+    assert api.stage_endpoints("a", "p", "session", 1) == {"asked": True}
+    with pytest.raises(exception.MessageRefused, match="another host"):
+        api.stage_endpoints("b", "p", "session", 1)
+
+
 def test_services_and_hosts_ask_for_what_they_may(conductor):
     conductor(keys=signers.POOL)
     for keys in (signers.POOL, signers.keys_of("a")):

@@ -253,6 +253,12 @@ def test_a_refusal_names_the_next_time_that_fits() -> None:
         ({"host_uuids": "nothing"}, codes.INVALID_RESERVATION),
         ({"start_s": float("nan")}, codes.INVALID_RESERVATION),
         ({"start_s": "now"}, codes.INVALID_RESERVATION),
+        # More than a float holds, as JSON may have it.
+        ({"start_s": 10**400}, codes.INVALID_RESERVATION),
+        ({"end_s": 10**400}, codes.INVALID_RESERVATION),
+        ({"grace_s": 10**400}, codes.INVALID_RESERVATION),
+        ({"slots": 10**400}, codes.INVALID_RESERVATION),
+        ({"times": -(10**400)}, codes.INVALID_RESERVATION),
         ({"repeat": "hourly"}, codes.INVALID_RESERVATION),
         ({"times": 2}, codes.INVALID_RESERVATION),
         ({"repeat": "day", "times": 101}, codes.INVALID_RESERVATION),
