@@ -75,6 +75,7 @@ def test_hello(client):
         "host_name": "host1",
         "version": 1,
         "chunk_bytes": 4096,
+        "sets": True,
     }
     assert code_of(client.request("hello", version=99)) == "INVALID_REQUEST"
 
