@@ -76,9 +76,11 @@ class Loop:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread after its current turn."""
+        """End the thread after its current turn, or before it has begun."""
         self.call(self._request_stop)
-        if threading.current_thread() is not self._thread:
+        if self._thread.ident is None:
+            self._close()
+        elif threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
     def call(self, callback: Callback) -> None:
@@ -179,9 +181,12 @@ class Loop:
             while not self._stopping:
                 self._turn()
         finally:
-            self._selector.close()
-            self._wake_read.close()
-            self._wake_write.close()
+            self._close()
+
+    def _close(self) -> None:
+        self._selector.close()
+        self._wake_read.close()
+        self._wake_write.close()
 
     def _turn(self) -> None:
         for key, events in self._selector.select(self._wait_s()):

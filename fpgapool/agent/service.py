@@ -116,17 +116,20 @@ class Agent:
         self._server: typing.Any = None
         self._started = self._serving = False
         self._stop_lock = threading.Lock()
-        self._lock_fd: int | None = _lock_state_dir(settings.state_path)
+        self._lock_fd: int | None = None
+        self._name = f"agent-{settings.host_name}"
+        self.loop = agent_loop.Loop(self._name)
         try:
+            self._lock_fd = _lock_state_dir(settings.state_path)
             self._build_slots()
             self._build_messages()
             self._build_parts()
+            self.manager = manager.AgentManager(
+                self._command, self._front_door.session_changed
+            )
         except BaseException:
-            self._unlock()
+            self.stop()
             raise
-        self.manager = manager.AgentManager(
-            self._command, self._front_door.session_changed
-        )
 
     # Life cycle.
 
@@ -135,10 +138,10 @@ class Agent:
 
         :raises: AgentError or doorway.FrontDoorError.
         """
-        if self._devices:
-            self._check_isolation()
-        self._started = True
         try:
+            if self._devices:
+                self._check_isolation()
+            self._started = True
             self._start_parts()
         except BaseException:
             self.stop()
@@ -159,6 +162,8 @@ class Agent:
             if self._started:
                 self._started = False
                 self._stop_parts()
+            else:
+                self.loop.stop(STOP_TIMEOUT_S)
             self._unlock()
 
     def fill(self, page: metrics.Page) -> None:
@@ -233,8 +238,7 @@ class Agent:
         _check_socket_paths(settings.state_path, self.table.slot_keys())
 
     def _build_messages(self) -> None:
-        name = f"agent-{self._settings.host_name}"
-        self.loop = agent_loop.Loop(name)
+        name = self._name
         self._casts = sender.Sender(
             f"{name}-sender",
             self._conductor.together,

@@ -17,9 +17,7 @@ def loop():
     made = agent_loop.Loop("test")
     made.now = lambda: 0.0
     yield made
-    made.call(made._request_stop)
-    made.start()
-    made._thread.join()
+    made.stop(0.0)
 
 
 def test_a_cancelled_timer_does_not_wake_the_loop(loop):
@@ -75,3 +73,11 @@ def test_a_socket_that_is_left_in_a_turn_is_heard_no_more_in_it(loop):
     for pair in pairs:
         for end in pair:
             end.close()
+
+
+def test_a_loop_that_never_ran_leaves_nothing_open():
+    made = agent_loop.Loop("test")
+    ends = made._wake_read, made._wake_write
+    made.stop(0.0)
+    made.stop(0.0)
+    assert [end.fileno() for end in ends] == [-1, -1]
