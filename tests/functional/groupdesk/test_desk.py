@@ -616,6 +616,11 @@ def test_locks_of_two_hosts_leave_one_member_of_the_group(tmp_path):
                 pieces = [b"%d" % number for number in range(50)]
                 futures = [other.submit(piece) for piece in pieces]
                 assert [one.result(30) for one in futures] == pieces
+                # What that desk has not dropped yet would run again there.
+                waiting.wait_until(
+                    lambda: not _counts(second, "d")["waiting"],
+                    "the desk with the lock to drop what left it",
+                )
                 assert opened.run(b"count", timeout_s=30) == b"2"
             # Later it is used again.
             waiting.wait_until(
@@ -628,6 +633,10 @@ def test_locks_of_two_hosts_leave_one_member_of_the_group(tmp_path):
             )
             with other.lock(timeout_s=30):
                 assert other.run(b"count", timeout_s=30) == b"1"
+
+
+def _counts(desk, client_id):
+    return desk.agent.ask("counts")["clients"][client_id]
 
 
 def _await_desks(opened):
