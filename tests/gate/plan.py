@@ -140,7 +140,7 @@ def plan(settings: Settings) -> list[Job]:
         Job(
             "world",
             ("nice", settings.python, *("-m", "tests.world"), *WORLD),
-            needs=quick,
+            needs=style,
             after=("install-openstack", "servers"),
         ),
         settings.tests(
