@@ -37,6 +37,8 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     """
 
     daemon_threads = True
+    # With fewer, many clients at once would try again after seconds.
+    request_queue_size = 4 * MAX_CONNECTIONS
 
     def __init__(
         self,

@@ -295,10 +295,9 @@ def test_half_a_certificate_is_an_error(conf, tmp_path, options) -> None:
 
 @pytest.mark.parametrize("secure", cases.first(True, False))
 def test_connections_that_say_nothing_keep_nobody_out(
-    conf, tmp_path, monkeypatch, secure
+    conf, tmp_path, secure
 ) -> None:
     """They take no more than a few threads, and those who ask are served."""
-    monkeypatch.setattr(scraping, "PATIENCE_S", 1.0)
     context = None
     if secure:
         pair = certificates.Authority(tmp_path, "ca").issue("metrics")
