@@ -24,6 +24,22 @@ _Method = typing.TypeVar("_Method", bound=Callable[..., Any])
 _to_primitive = operator.methodcaller("to_primitive")
 
 
+class Sender:
+    """Sends the messages of declared methods: without an answer, or with one.
+
+    A message that asks may be sent again if there is no answer.
+    """
+
+    def _cast(self, method: str, **kwargs: Any) -> None:
+        raise NotImplementedError
+
+    def _call(self, method: str, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def _ask(self, method: str, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
 def sent_by(sender: str) -> Callable[[_Method], _Method]:
     """Return a decorator for methods that only send their arguments.
 
