@@ -236,8 +236,8 @@ class PoolState:
         record = self._jobs.records[job_id]
         one = self._sets.of_job.get(job_id)
         if one is not None and not one.is_starting:
-            if one in self._sets.due:
-                return list(self._sets.due).index(one)
+            if one in self._sets.turns.waiting:
+                return list(self._sets.turns.waiting).index(one)
             record = one.leader
             if record.group is None:
                 return self._jobs.count
@@ -373,8 +373,8 @@ class PoolState:
             self._preemption.decide()
         if members is not None:
             called = None
-            if self._sets.lacks:
-                called = members.call_back([self._sets])
+            if self._sets.turns.lacks:
+                called = members.call_back([self._sets.turns])
             elif jobs.count:
                 called = members.call_back()
             if called is None:
@@ -440,7 +440,7 @@ class PoolState:
         sets = self._sets
         while True:
             self._program(sets.start_due(self._holders.leaving))
-            with sets.withholding():
+            with sets.turns.withholding():
                 turn = self._assign()
             if turn is None:
                 break
@@ -448,7 +448,7 @@ class PoolState:
 
     def _assign_last(self, accounts: sharing.Accounts) -> None:
         """Give what is left to the projects whose turn is LAST."""
-        if self._turns.may_serve_last() or self._sets.may_serve_last():
+        if self._turns.may_serve_last() or self._sets.turns.may_serve_last():
             accounts.serve_last(True)
             self._view.touch_idle()
             self._assign_all()
@@ -566,7 +566,7 @@ class PoolState:
             self._admission.move(
                 lambda record: record.job.accelerator in changed
             )
-        if self._sets.due:
+        if self._sets.turns.waiting:
             self._outcome.pass_due = True
 
     def _on_session_limits(self, event: events.SessionLimitsChanged) -> None:

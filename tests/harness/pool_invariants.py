@@ -449,7 +449,7 @@ def _check_sets(
             f"places of the set of job {leader}",
             [
                 leads,
-                one in sets.due,
+                one in sets.turns.waiting,
                 one in sets._gathering.values(),
                 one.is_starting,
             ].count(True),
@@ -459,7 +459,11 @@ def _check_sets(
             places.append(one)
     _equal(
         "sets that wait",
-        {*sets.due, *sets.leading.values(), *sets._gathering.values()},
+        {
+            *sets.turns.waiting,
+            *sets.leading.values(),
+            *sets._gathering.values(),
+        },
         set(places),
     )
 

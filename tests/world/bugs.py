@@ -52,7 +52,7 @@ from fpgapool.core.rules import admission
 from fpgapool.core.rules import holders
 from fpgapool.core.rules import members as core_members
 from fpgapool.core.rules import preemption
-from fpgapool.core.rules import session_sets
+from fpgapool.core.rules import set_places
 from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 from fpgapool.db import leadership
@@ -788,7 +788,7 @@ def a_changed_budget_forgets_what_was_used() -> None:
 def slots_of_a_set_granted_one_by_one() -> None:
     def hasty(
         holding: holders.Holders,
-        one: session_sets.SessionSet,
+        one: set_places.SessionSet,
         ready: slots.Hold,
     ) -> None:
         one.ready.add(ready.slot_id)
@@ -811,7 +811,7 @@ def a_new_leader_knows_no_sets() -> None:
 def a_set_keeps_the_slots_it_has_left() -> None:
     def keep(
         holding: holders.Holders,
-        one: session_sets.SessionSet,
+        one: set_places.SessionSet,
         lost: slots.Hold,
         reason: str,
     ) -> None:
@@ -827,7 +827,7 @@ def a_set_keeps_the_slots_it_has_left() -> None:
 
 @_set_bug("a set holds some of its slots")
 def others_of_a_set_keep_their_slots_when_one_ends() -> None:
-    def keep(holding: holders.Holders, one: session_sets.SessionSet) -> None:
+    def keep(holding: holders.Holders, one: set_places.SessionSet) -> None:
         holding._sets.let_go(one)
 
     holders.Holders._dissolve = keep  # type: ignore[method-assign]

@@ -43,6 +43,7 @@ from fpgapool.core.queues import queued
 from fpgapool.core.rules import admission
 from fpgapool.core.rules import members
 from fpgapool.core.rules import session_sets
+from fpgapool.core.rules import set_places
 from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
 
@@ -359,7 +360,7 @@ class Holders:
         self._sets.take_turn(hold.record)
 
     def _note_ready(
-        self, one: session_sets.SessionSet, ready: slots.Hold
+        self, one: set_places.SessionSet, ready: slots.Hold
     ) -> None:
         """Note that a slot of a starting set is ready.
 
@@ -372,7 +373,7 @@ class Holders:
             for record in one.records:
                 self._enter(self._of(record), _READY)
 
-    def _dissolve(self, one: session_sets.SessionSet) -> None:
+    def _dissolve(self, one: set_places.SessionSet) -> None:
         """Reject what is left of a starting set, of which one has ended."""
         self._sets.let_go(one)
         for record in one.records:
@@ -384,7 +385,7 @@ class Holders:
                 self._sets.reject_other(record.job.id)
 
     def _give_back(
-        self, one: session_sets.SessionSet, lost: slots.Hold, reason: str
+        self, one: set_places.SessionSet, lost: slots.Hold, reason: str
     ) -> None:
         """Take all slots back from a starting set, which lost one."""
         for record in one.records:
@@ -475,7 +476,7 @@ class Holders:
             return slot.is_usable and self._reservations.is_wanted(slot)
         if not slot.up:
             return False
-        return self._sets.fits(slot.id, slot.shape) or any(
+        return self._sets.turns.fits(slot.id, slot.shape) or any(
             group.first() is not None
             and group.fits(slot.id, slot.shape)
             and (
