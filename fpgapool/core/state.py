@@ -351,7 +351,7 @@ class PoolState:
             or the assignments.
         """
         self.apply(batch, now)
-        jobs, outcome = self._jobs, self._outcome
+        outcome = self._outcome
         if outcome.is_quiet and now < self._wake_s:
             return outcome.output
         outcome.is_quiet = True
@@ -362,42 +362,11 @@ class PoolState:
         if self._reservations.unsettled:
             self._settle_reservations()
         # Most pools have no groups; their steps should not do extra work.
-        members = None if self._members.is_idle else self._members
-        if members is not None:
-            self._settle_groups()
-        if jobs.quiet_until_s <= now:
-            self._admission.reject_overdue(now)
-            released = jobs.release_due(now)
-            if (self._admission.hurry(now) or released) and self._view.wakes:
-                outcome.pass_due = True
-            jobs.update_quiet()
-        if self._in_sets:
-            self._sets.reject_orphans()
-            if self._sets.next_s <= now:
-                self._sets.reject_overdue(now)
+        groups = None if self._members.is_idle else self._members
+        self._prepare(groups, now)
         if outcome.pass_due or self._look_s <= now:
             self._run_pass()
-        if self._holders.leaving:
-            self._holders.keep_without_successor()
-        if self._admission.yielding:
-            self._admission.let_yielding_wait()
-            if outcome.pass_due:
-                self._run_pass()
-        if self._overdrawn:
-            self._holders.call_in_overdrawn()
-        if self._preemption.borders:
-            self._preemption.decide()
-        if members is not None:
-            called = None
-            if self._sets.turns.lacks:
-                called = members.call_back([self._sets.turns])
-            elif jobs.count:
-                called = members.call_back()
-            if called is None:
-                called = self._turns.call_back()
-            if called is not None:
-                self._holders.call_back(called, codes.RESIZED)
-            self._settle_groups()
+        self._take_back(groups)
         while outcome.pass_due or self._reservations.unsettled:
             # Since the pass, groups may have requested slots, or released
             # slots that reservations take first.
@@ -408,20 +377,68 @@ class PoolState:
         if self._drains:
             # The last holders may have left in the meantime.
             self._hardware.drain(now)
-        if (
-            self._wake_s <= now
-            or (self._in_sets and self._sets.next_s < self._wake_s)
-            or (
-                jobs.quiet_until_s < self._wake_s
-                and (self._view.wakes or jobs.limits.front)
-            )
-            or self._look_s < self._wake_s
-            or self._deadlines.next_s < self._wake_s
-            or (members is not None and members.wake_s < self._wake_s)
-            or (self._drains and self._hardware.next_drain_s < self._wake_s)
-        ):
+        if self._is_wake_late(groups, now):
             self._set_wake()
         return outcome.output
+
+    def _prepare(self, groups: members.Members | None, now: float) -> None:
+        """Size groups and end waits, before the pass."""
+        jobs = self._jobs
+        if groups is not None:
+            self._settle_groups()
+        if jobs.quiet_until_s <= now:
+            self._admission.reject_overdue(now)
+            released = jobs.release_due(now)
+            if (self._admission.hurry(now) or released) and self._view.wakes:
+                self._outcome.pass_due = True
+            jobs.update_quiet()
+        if self._in_sets:
+            self._sets.reject_orphans()
+            if self._sets.next_s <= now:
+                self._sets.reject_overdue(now)
+
+    def _take_back(self, groups: members.Members | None) -> None:
+        """Take slots back for jobs that the pass left waiting."""
+        if self._holders.leaving:
+            self._holders.keep_without_successor()
+        if self._admission.yielding:
+            self._admission.let_yielding_wait()
+            if self._outcome.pass_due:
+                self._run_pass()
+        if self._overdrawn:
+            self._holders.call_in_overdrawn()
+        if self._preemption.borders:
+            self._preemption.decide()
+        if groups is None:
+            return
+        called = None
+        if self._sets.turns.lacks:
+            called = groups.call_back([self._sets.turns])
+        elif self._jobs.count:
+            called = groups.call_back()
+        if called is None:
+            called = self._turns.call_back()
+        if called is not None:
+            self._holders.call_back(called, codes.RESIZED)
+        self._settle_groups()
+
+    def _is_wake_late(
+        self, groups: members.Members | None, now: float
+    ) -> bool:
+        """Return whether something is due before the next wake-up."""
+        wake_s = self._wake_s
+        return (
+            wake_s <= now
+            or (bool(self._in_sets) and self._sets.next_s < wake_s)
+            or (
+                self._jobs.quiet_until_s < wake_s
+                and (self._view.wakes or bool(self._jobs.limits.front))
+            )
+            or self._look_s < wake_s
+            or self._deadlines.next_s < wake_s
+            or (groups is not None and groups.wake_s < wake_s)
+            or (bool(self._drains) and self._hardware.next_drain_s < wake_s)
+        )
 
     def _run_pass(self) -> None:
         self._passes.run()
