@@ -260,6 +260,8 @@ class JobSubmitted(Event):
         which is already paid for; None: nothing has been paid.
     :param yields: whether the job gave up its slot for others: it is queued
         only after the pass that serves them.
+    :param returns: whether the job lost its slot, and is served before sets
+        that are due; see :mod:`fpgapool.core.rules.returns`.
     :param is_known: whether the pool may have slots that this state does not
         know: its set is not rejected because there are too few of them.
     """
@@ -269,6 +271,7 @@ class JobSubmitted(Event):
     job: model.Job
     paid_bytes: float | None = None
     yields: bool = False
+    returns: bool = False
     is_known: bool = False
 
 

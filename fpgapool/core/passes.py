@@ -10,6 +10,7 @@ from fpgapool.core import native
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import sharing
+from fpgapool.core.rules import admission
 from fpgapool.core.rules import holders
 from fpgapool.core.rules import members
 from fpgapool.core.rules import preemption
@@ -26,6 +27,7 @@ class Passes:
         self,
         strategy: strategy_api.Strategy,
         view: pool_view.PoolView,
+        queue: admission.Admission,
         group_members: members.Members,
         sets: session_sets.SessionSets,
         slot_holders: holders.Holders,
@@ -36,6 +38,7 @@ class Passes:
         self._strategy = strategy
         self._view = view
         self._slots = view.slots
+        self._returns = queue.returns
         self._jobs = view.jobs
         self._reservations = view.reservations
         self._members = group_members
@@ -73,13 +76,17 @@ class Passes:
         view.touched.clear()
 
     def _assign_all(self) -> None:
-        """Let due sets come first, until no further set becomes due."""
+        """Let sessions that lost their slots come first, then due sets, until
+        no further set becomes due.
+        """
         if not self._in_sets:
             self._assign()
             return
-        sets = self._sets
+        sets, leaving = self._sets, self._holders.leaving
         while True:
-            self._program(sets.start_due(self._holders.leaving))
+            if sets.turns.waiting:
+                self._program(self._returns.serve(leaving))
+            self._program(sets.start_due(leaving))
             with sets.turns.withholding():
                 turn = self._assign()
             if turn is None:

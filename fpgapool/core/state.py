@@ -19,8 +19,9 @@ Then :meth:`PoolState.step` decides, in this order:
    members leave.
 3. Jobs that have waited too long leave the queue.
 4. One pass runs: reserved and promised slots first, then due sets, then the
-   strategy, then slots that are reserved later, for jobs that end before. Jobs
-   that yielded their slots are queued again after it.
+   strategy, then slots that are reserved later, for jobs that end before. If
+   sets are due, sessions that lost their slots come before them. Jobs that
+   yielded their slots are queued again after it.
 5. Holders leave if they exceeded their claims, reached a chunk border, or
    serve a group while a session waits. Only after the pass is it known which
    jobs still wait.
@@ -128,11 +129,16 @@ class PoolState:
             self._view, self._admission, self._holders, self._outcome
         )
         self._preemption = preemption.Preemption(
-            strategy, self._view, self._holders, self._turns
+            strategy,
+            self._view,
+            self._holders,
+            self._turns,
+            self._sets.leading,
         )
         self._passes = passes.Passes(
             strategy,
             self._view,
+            self._admission,
             self._members,
             self._sets,
             self._holders,

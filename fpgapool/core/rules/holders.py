@@ -513,6 +513,8 @@ class Holders:
         if self._queue.enqueue(record):
             if hold.group_id is not None:
                 self._members.waits_again(record, hold.group_id)
+            else:
+                self._queue.returns.note(record)
             self._report_requeue(hold, record, reason)
 
     def _report_requeue(

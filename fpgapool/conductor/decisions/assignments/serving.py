@@ -434,6 +434,7 @@ class Serving(parts.Room):
                 self._lives.job(session),
                 max(session.counted_bytes - session.input_bytes, 0),
                 yields,
+                session.returns,
             )
         )
         self._lives.touch(session)
