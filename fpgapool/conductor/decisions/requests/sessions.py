@@ -231,9 +231,10 @@ class Session:
     correction: float = 1.0
     #: Its first claim, if it has another one now.
     first_claim_bytes: int = 0
+    #: How often its client has asked for another slot.
+    reopens: int = 0
     #: Number of slots that could not be used since its client was last
     #: connected, by cause.
-    reopens: int = 0
     failed_slots: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
     )
