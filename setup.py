@@ -18,6 +18,7 @@ import setuptools
 #: plug-ins inherit from.
 NATIVE = (
     "fpgapool/core/ordered.py",
+    "fpgapool/core/passes.py",
     "fpgapool/core/queues/ageing.py",
     "fpgapool/core/queues/applications.py",
     "fpgapool/core/queues/lanes.py",

@@ -19,8 +19,9 @@ Then :meth:`PoolState.step` decides, in this order:
    members leave.
 3. Jobs that have waited too long leave the queue.
 4. One pass runs: reserved and promised slots first, then due sets, then the
-   strategy, then slots that are reserved later, for jobs that end before. Jobs
-   that yielded their slots are queued again after it.
+   strategy, then slots that are reserved later, for jobs that end before. If
+   sets are due, sessions that lost their slots come before them. Jobs that
+   yielded their slots are queued again after it.
 5. Holders leave if they exceeded their claims, reached a chunk border, or
    serve a group while a session waits. Only after the pass is it known which
    jobs still wait.
@@ -38,7 +39,6 @@ After a restart, the conductor rebuilds the state with these events:
 ``JobSubmitted``, and a ``HostUp`` for each host.
 """
 
-import contextlib
 import math
 import operator
 import typing
@@ -49,10 +49,10 @@ from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
+from fpgapool.core import passes
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
-from fpgapool.core.queues import sharing
 from fpgapool.core.rules import admission
 from fpgapool.core.rules import hardware
 from fpgapool.core.rules import holders
@@ -60,6 +60,7 @@ from fpgapool.core.rules import members
 from fpgapool.core.rules import owners
 from fpgapool.core.rules import preemption
 from fpgapool.core.rules import session_sets
+from fpgapool.core.rules import settings
 from fpgapool.core.rules import shunning
 from fpgapool.core.rules import turns
 from fpgapool.core.sizing import elasticity
@@ -106,18 +107,21 @@ class PoolState:
             strategy, self._view, self._outcome
         )
         self._sizes = groups or group_sizes.Groups(elasticity.Fixed())
+        self._sets = session_sets.SessionSets(
+            self._view, self._admission, self._outcome
+        )
         self._members = members.Members(
-            self._view, self._admission, self._outcome, self._sizes
+            self._view,
+            self._admission,
+            self._outcome,
+            self._sizes,
+            self._sets,
         )
         self._owners = owners.Owners(
             self._view, self._members, self._sizes, self._outcome
         )
-        self._sets = session_sets.SessionSets(
-            self._view, self._admission, self._outcome
-        )
         # Most pools have no sets; their steps should not do extra work.
         self._in_sets = self._sets.of_job
-        self._leading = self._sets.leading
         self._holders = holders.Holders(
             self._view,
             self._admission,
@@ -129,7 +133,29 @@ class PoolState:
             self._view, self._admission, self._holders, self._outcome
         )
         self._preemption = preemption.Preemption(
-            strategy, self._view, self._holders, self._turns
+            strategy,
+            self._view,
+            self._holders,
+            self._turns,
+            self._sets.leading,
+        )
+        self._passes = passes.Passes(
+            strategy,
+            self._view,
+            self._admission,
+            self._members,
+            self._sets,
+            self._holders,
+            self._turns,
+            self._preemption,
+            self._outcome,
+        )
+        self._settings = settings.Settings(
+            self._view,
+            self._admission,
+            self._members,
+            self._sets,
+            self._outcome,
         )
         self._shunning = shunning.Shunning(self._view, self._admission)
         self._hardware = hardware.Hardware(
@@ -236,8 +262,8 @@ class PoolState:
         record = self._jobs.records[job_id]
         one = self._sets.of_job.get(job_id)
         if one is not None and not one.is_starting:
-            if one in self._sets.due:
-                return list(self._sets.due).index(one)
+            if one in self._sets.turns.waiting:
+                return list(self._sets.turns.waiting).index(one)
             record = one.leader
             if record.group is None:
                 return self._jobs.count
@@ -335,7 +361,7 @@ class PoolState:
             or the assignments.
         """
         self.apply(batch, now)
-        jobs, outcome = self._jobs, self._outcome
+        outcome = self._outcome
         if outcome.is_quiet and now < self._wake_s:
             return outcome.output
         outcome.is_quiet = True
@@ -346,42 +372,11 @@ class PoolState:
         if self._reservations.unsettled:
             self._settle_reservations()
         # Most pools have no groups; their steps should not do extra work.
-        members = None if self._members.is_idle else self._members
-        if members is not None:
-            self._settle_groups()
-        if jobs.quiet_until_s <= now:
-            self._admission.reject_overdue(now)
-            released = jobs.release_due(now)
-            if (self._admission.hurry(now) or released) and self._view.wakes:
-                outcome.pass_due = True
-            jobs.update_quiet()
-        if self._in_sets:
-            self._sets.reject_orphans()
-            if self._sets.next_s <= now:
-                self._sets.reject_overdue(now)
+        groups = None if self._members.is_idle else self._members
+        self._prepare(groups, now)
         if outcome.pass_due or self._look_s <= now:
             self._run_pass()
-        if self._holders.leaving:
-            self._holders.keep_without_successor()
-        if self._admission.yielding:
-            self._admission.let_yielding_wait()
-            if outcome.pass_due:
-                self._run_pass()
-        if self._overdrawn:
-            self._holders.call_in_overdrawn()
-        if self._preemption.borders:
-            self._preemption.decide()
-        if members is not None:
-            called = None
-            if self._sets.lacks:
-                called = members.call_back([self._sets])
-            elif jobs.count:
-                called = members.call_back()
-            if called is None:
-                called = self._turns.call_back()
-            if called is not None:
-                self._holders.call_back(called, codes.RESIZED)
-            self._settle_groups()
+        self._take_back(groups)
         while outcome.pass_due or self._reservations.unsettled:
             # Since the pass, groups may have requested slots, or released
             # slots that reservations take first.
@@ -392,109 +387,73 @@ class PoolState:
         if self._drains:
             # The last holders may have left in the meantime.
             self._hardware.drain(now)
-        if (
-            self._wake_s <= now
-            or (self._in_sets and self._sets.next_s < self._wake_s)
-            or (
-                jobs.quiet_until_s < self._wake_s
-                and (self._view.wakes or jobs.limits.front)
-            )
-            or self._look_s < self._wake_s
-            or self._deadlines.next_s < self._wake_s
-            or (members is not None and members.wake_s < self._wake_s)
-            or (self._drains and self._hardware.next_drain_s < self._wake_s)
-        ):
+        if self._is_wake_late(groups, now):
             self._set_wake()
         return outcome.output
 
-    def _run_pass(self) -> None:
-        view, jobs = self._view, self._jobs
-        if view.power.is_set:
-            # A release elsewhere may have freed power for idle slots.
-            view.touch_idle()
-        if self._reservations.stirred:
-            while turn := self._program(self._reservations.serve()):
-                self._holders.pass_turn(turn)
-                self._reservations.stir_all()
-        if self._preemption.promised:
-            while turn := self._program(self._preemption.serve()):
-                self._holders.pass_turn(turn)
-        if self._in_sets or jobs.count:
-            self._assign_all()
-            if view.accounts is not None and view.accounts.turns:
-                self._assign_last(view.accounts)
-            if self._reservations.promises.until_s:
-                while turn := self._program(self._reservations.serve_short()):
-                    self._holders.pass_turn(turn)
-        self._outcome.pass_due = False
-        self._look_s = self._next_look_s()
-        jobs.look_s = math.inf
-        jobs.forget_arrivals()
-        view.touched.clear()
+    def _prepare(self, groups: members.Members | None, now: float) -> None:
+        """Size groups and end waits, before the pass."""
+        jobs = self._jobs
+        if groups is not None:
+            self._settle_groups()
+        if jobs.quiet_until_s <= now:
+            self._admission.reject_overdue(now)
+            released = jobs.release_due(now)
+            if (self._admission.hurry(now) or released) and self._view.wakes:
+                self._outcome.pass_due = True
+            jobs.update_quiet()
+        if self._in_sets:
+            self._sets.reject_orphans()
+            if self._sets.next_s <= now:
+                self._sets.reject_overdue(now)
 
-    def _assign_all(self) -> None:
-        """Let due sets come first, until no further set becomes due."""
-        if not self._in_sets:
-            self._assign()
+    def _take_back(self, groups: members.Members | None) -> None:
+        """Take slots back for jobs that the pass left waiting."""
+        if self._holders.leaving:
+            self._holders.keep_without_successor()
+        if self._admission.yielding:
+            self._admission.let_yielding_wait()
+            if self._outcome.pass_due:
+                self._run_pass()
+        if self._overdrawn:
+            self._holders.call_in_overdrawn()
+        if self._preemption.borders:
+            self._preemption.decide()
+        if groups is None:
             return
-        sets = self._sets
-        while True:
-            self._program(sets.start_due(self._holders.leaving))
-            with sets.withholding():
-                turn = self._assign()
-            if turn is None:
-                break
-            self._holders.pass_turn(turn)
+        called = None
+        if self._sets.turns.lacks:
+            called = groups.call_back([self._sets.turns])
+        elif self._jobs.count:
+            called = groups.call_back()
+        if called is None:
+            called = self._turns.call_back()
+        if called is not None:
+            self._holders.call_back(called, codes.RESIZED)
+        self._settle_groups()
 
-    def _assign_last(self, accounts: sharing.Accounts) -> None:
-        """Give what is left to the projects whose turn is LAST."""
-        if self._turns.may_serve_last() or self._sets.may_serve_last():
-            accounts.serve_last(True)
-            self._view.touch_idle()
-            self._assign_all()
-            accounts.serve_last(False)
-
-    def _assign(self) -> slots.Hold | None:
-        """Let the strategy assign slots.
-
-        :returns: the slot that it gave to the leader of a set, if any.
-        """
-        view = self._view
-        # Without idle slots, there is nothing to decide, but a pass may end
-        # the round of projects that share the pool.
-        if not self._jobs.count or not (
-            self._slots.idle_total or view.accounts is not None
-        ):
-            return None
-        if not view.power.is_set:
-            return self._program(self._strategy.assign(view, view.now))
-        with contextlib.closing(view.power.rounds(self._jobs.hosts)) as rounds:
-            for _ in rounds:
-                turn = self._program(self._strategy.assign(view, view.now))
-                if turn is not None:
-                    return turn
-        return None
-
-    def _program(
-        self, choices: abc.Iterable[strategy_api.Choice]
-    ) -> slots.Hold | None:
-        """Report choices, up to the first for the leader of a set.
-
-        :returns: the slot that the leader got; None: there was no such choice.
-        """
-        leading = self._leading
-        for choice in choices:
-            hold = self._slots.assignments[choice.slot_id]
-            if leading and choice.job_id in leading:
-                return hold
-            if hold.group_id is not None:
-                self._members.begun(hold, hold.group_id)
-            self._outcome.output.append(
-                instructions.Program(
-                    hold.slot_id, choice.job_id, hold.generation
-                )
+    def _is_wake_late(
+        self, groups: members.Members | None, now: float
+    ) -> bool:
+        """Return whether something is due before the next wake-up."""
+        wake_s = self._wake_s
+        return (
+            wake_s <= now
+            or (bool(self._in_sets) and self._sets.next_s < wake_s)
+            or (
+                self._jobs.quiet_until_s < wake_s
+                and (self._view.wakes or bool(self._jobs.limits.front))
             )
-        return None
+            or self._look_s < wake_s
+            or self._deadlines.next_s < wake_s
+            or (groups is not None and groups.wake_s < wake_s)
+            or (bool(self._drains) and self._hardware.next_drain_s < wake_s)
+        )
+
+    def _run_pass(self) -> None:
+        self._passes.run()
+        self._look_s = self._next_look_s()
+        self._jobs.look_s = math.inf
 
     def _next_look_s(self) -> float:
         if not self._view.wakes:
@@ -522,14 +481,6 @@ class PoolState:
             self._wake_s = due_s
             self._outcome.output.append(instructions.WakeAt(due_s))
 
-    def _on_reservable(self, event: events.ReservableSlotsChanged) -> None:
-        self._reservations.set_reservable(event.device_id, event.count)
-        self._admission.see_shapes()
-
-    def _on_calendar(self, event: events.CalendarChanged) -> None:
-        self._reservations.set_promised(event)
-        self._admission.see_shapes()
-
     def _settle_reservations(self) -> None:
         while self._reservations.unsettled:
             changes, leaving = self._reservations.settle()
@@ -546,54 +497,6 @@ class PoolState:
             for hold in self._members.settle():
                 self._holders.call_back(hold, codes.RESIZED)
 
-    def _on_accelerators(self, event: events.AcceleratorsChanged) -> None:
-        old = self._view.accelerators
-        new = {
-            accelerator.name: accelerator for accelerator in event.accelerators
-        }
-        self._view.accelerators = new
-        self._view.library_changed()
-        self._reservations.library_changed()
-        self._members.touch()
-        changed = {
-            name
-            for name, accelerator in old.items()
-            if name not in new
-            or self._view.shapes_for(new[name])
-            != self._view.shapes_for(accelerator)
-        }
-        if changed:
-            self._admission.move(
-                lambda record: record.job.accelerator in changed
-            )
-        if self._sets.due:
-            self._outcome.pass_due = True
-
-    def _on_session_limits(self, event: events.SessionLimitsChanged) -> None:
-        accounts = self._view.accounts
-        if accounts is None:
-            return
-        accounts.set_limits(event.default, event.of_projects)
-        accounts.set_priorities(event.default_priority, event.priorities)
-        self._admission.move(
-            lambda record: (
-                record.group is not None
-                and record.group.lane.project
-                != accounts.lane_of(record.job.project)
-            )
-        )
-        self._view.touch_idle()
-        self._outcome.pass_due = True
-
-    def _on_share_tree(self, event: events.ShareTreeChanged) -> None:
-        if self._view.accounts is not None:
-            self._view.accounts.set_tree(event.places)
-
-    def _on_power_caps(self, event: events.PowerCapsChanged) -> None:
-        self._view.power.set_caps(event.caps)
-        self._view.touch_idle()
-        self._outcome.pass_due = True
-
     def _on_wake(self, event: events.Wake) -> None:
         # Each step handles whatever is due. After an early wake-up, _set_wake
         # requests another one.
@@ -603,10 +506,10 @@ class PoolState:
         self,
     ) -> dict[type, abc.Callable[[typing.Any], None]]:
         return {
-            events.AcceleratorsChanged: self._on_accelerators,
-            events.SessionLimitsChanged: self._on_session_limits,
-            events.PowerCapsChanged: self._on_power_caps,
-            events.ShareTreeChanged: self._on_share_tree,
+            events.AcceleratorsChanged: self._settings.on_accelerators,
+            events.SessionLimitsChanged: self._settings.on_session_limits,
+            events.PowerCapsChanged: self._settings.on_power_caps,
+            events.ShareTreeChanged: self._settings.on_share_tree,
             events.TurnChanged: self._turns.on_changed,
             events.HostUp: self._hardware.on_host_up,
             events.HostLost: self._hardware.on_host_lost,
@@ -615,9 +518,9 @@ class PoolState:
             events.DeviceEnabled: self._hardware.on_device_set,
             events.DeviceDisabled: self._hardware.on_device_set,
             events.DrainRequested: self._hardware.on_drain_requested,
-            events.ReservableSlotsChanged: self._on_reservable,
+            events.ReservableSlotsChanged: self._settings.on_reservable,
             events.ReservationsChanged: self._reservations.set_wanted,
-            events.CalendarChanged: self._on_calendar,
+            events.CalendarChanged: self._settings.on_calendar,
             events.SlotFaulty: self._hardware.on_slot_marked,
             events.SlotRestored: self._hardware.on_slot_marked,
             events.TestRequested: self._holders.on_test_requested,

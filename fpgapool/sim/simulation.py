@@ -697,6 +697,7 @@ class _Simulation:
                 _model_job(job, held.done_bytes, claimed_bytes, correction),
                 max(claimed_bytes - held.done_bytes, 0.0),
                 yields=True,
+                returns=order.reason != codes.YIELDED,
             ),
         ]
 

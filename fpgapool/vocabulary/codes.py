@@ -105,8 +105,8 @@ INVALID_SET = _code(
 )
 SET_IMPOSSIBLE = _code(
     "SET_IMPOSSIBLE",
-    "The pool, or the project's quota, can never hold all sessions of the set "
-    "at the same time.",
+    "The pool, or the project's quota, can never hold all sessions of the "
+    "set, or the first slots of the group, at the same time.",
     409,
 )
 INVALID_GROUP_SIZE = _code(
@@ -750,6 +750,18 @@ GROUP_CLIENT_NOT_FOUND = _code(
 )
 GROUP_NAME_TAKEN = _code(
     "GROUP_NAME_TAKEN", "The project already has a group of this name.", 409
+)
+GROUP_WAITS = _code(
+    "GROUP_WAITS",
+    "The first slots of the group come all at once, and it waits for them: "
+    "until then its sizes cannot change.",
+    409,
+)
+GROUP_FAILED = _code(
+    "GROUP_FAILED",
+    "The group did not get its first slots; its ``reason`` says why. It can "
+    "only be deleted.",
+    409,
 )
 GROUP_NOT_ELASTIC = _code(
     "GROUP_NOT_ELASTIC", "Only an elastic group can have a goal.", 409

@@ -37,6 +37,7 @@ from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.calendar import book as calendar_book
 from fpgapool.conductor.decisions.hardware import operators
 from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import first_slots
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import member_sets
 from fpgapool.conductor.decisions.requests import opening
@@ -52,7 +53,7 @@ from fpgapool.core.rules import admission
 from fpgapool.core.rules import holders
 from fpgapool.core.rules import members as core_members
 from fpgapool.core.rules import preemption
-from fpgapool.core.rules import session_sets
+from fpgapool.core.rules import set_places
 from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 from fpgapool.db import leadership
@@ -788,7 +789,7 @@ def a_changed_budget_forgets_what_was_used() -> None:
 def slots_of_a_set_granted_one_by_one() -> None:
     def hasty(
         holding: holders.Holders,
-        one: session_sets.SessionSet,
+        one: set_places.SessionSet,
         ready: slots.Hold,
     ) -> None:
         one.ready.add(ready.slot_id)
@@ -811,7 +812,7 @@ def a_new_leader_knows_no_sets() -> None:
 def a_set_keeps_the_slots_it_has_left() -> None:
     def keep(
         holding: holders.Holders,
-        one: session_sets.SessionSet,
+        one: set_places.SessionSet,
         lost: slots.Hold,
         reason: str,
     ) -> None:
@@ -827,10 +828,38 @@ def a_set_keeps_the_slots_it_has_left() -> None:
 
 @_set_bug("a set holds some of its slots")
 def others_of_a_set_keep_their_slots_when_one_ends() -> None:
-    def keep(holding: holders.Holders, one: session_sets.SessionSet) -> None:
+    def keep(holding: holders.Holders, one: set_places.SessionSet) -> None:
         holding._sets.let_go(one)
 
     holders.Holders._dissolve = keep  # type: ignore[method-assign]
+
+
+# Groups whose first slots come all at once.
+
+
+@_group_bug("a group has begun without some of its first slots")
+def first_slots_serve_one_by_one() -> None:
+    note = holders.Holders._note_ready
+
+    def hasty(
+        holding: holders.Holders,
+        one: set_places.SessionSet,
+        ready: slots.Hold,
+    ) -> None:
+        if one.group_id is None:
+            note(holding, one, ready)
+            return
+        one.ready.add(ready.slot_id)
+        holding._enter(ready, model.Phase.READY)
+        if len(one.ready) == len(one.records):
+            holding._sets.started(one)
+
+    holders.Holders._note_ready = hasty  # type: ignore[method-assign]
+
+
+@_group_bug("a group has some of its first slots")
+def a_new_leader_gives_first_slots_one_by_one() -> None:
+    first_slots.waits = lambda *_args: False
 
 
 @_calendar_bug("a new leader has forgotten a reservation")

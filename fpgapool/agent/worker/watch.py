@@ -59,12 +59,14 @@ class Progress(typing.NamedTuple):
     :ivar wait: what the session waits for; ``{}`` is replaced with the
         duration.
     :ivar is_computing: whether it waits for the core rather than the client.
+    :ivar follows: whether its input is the output of another session.
     """
 
     input_bytes: int = 0
     output_bytes: int = 0
     wait: str = "the client has sent no input for {}"
     is_computing: bool = False
+    follows: bool = False
 
 
 #: The progress of a new session.
@@ -92,9 +94,18 @@ class Watch:
         self._period_bytes = self._input_bytes
 
     def beyond_claim(self) -> bool:
-        """Whether the input exceeds the claim, including its tolerance."""
+        """Whether the input exceeds the claim, including its tolerance.
+
+        The later stages of a chain cannot: nobody knows how much the one
+        before returns, and that one keeps its claim. If one of them left its
+        slot, the others would keep theirs for nothing.
+        """
         limit_bytes = self._limits.claim_limit_bytes
-        return bool(limit_bytes) and self._input_bytes > limit_bytes
+        return (
+            bool(limit_bytes)
+            and self._input_bytes > limit_bytes
+            and not self._last.follows
+        )
 
     def look(self, progress: Progress, now: float) -> tuple[str, str] | None:
         """Compare the session with its limits.

@@ -6,8 +6,6 @@
     What programs use.
 ``checking``
     Which accelerators can follow each other, and with which claims.
-``opening``
-    Opens the sessions of all stages.
 ``stage``
     The flow of a stage, whose data goes from worker to worker.
 ``cutting``

@@ -21,8 +21,12 @@ from fpgapool.vocabulary import rules
 
 LEAST, MOST = 2, 8
 
-# Options that need all data in this process, or one accelerator.
-_REFUSED = ("arguments", "checksum", "fallback", "meanwhile")
+# Options that need all data in this process, or one accelerator, or that the
+# chain sets itself.
+_REFUSED = (
+    *("arguments", "checksum", "fallback", "meanwhile"),
+    *("set_id", "set_size"),
+)
 
 
 class Stage(NamedTuple):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+import uuid
 from collections.abc import Sequence
 
 from fpgapool.client import cancel as cancelling
@@ -14,18 +15,18 @@ from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.client import shown
 from fpgapool.client.chains import checking
-from fpgapool.client.chains import opening
 from fpgapool.client.chains import stage as stages
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import opening as session_opening
 from fpgapool.client.sessions import session as sessions
+from fpgapool.client.sessions import together
 from fpgapool.client.transfers import bars
 from fpgapool.client.transfers import feeding
 from fpgapool.client.transfers import sinks
 from fpgapool.client.transfers import transfer
 from fpgapool.common.channels import buffers
 
-# A stage's request needs a name of its own, of at most 64 characters.
+# A set needs a name of its own, of at most 64 characters.
 _NAME_STEM = 56
 
 
@@ -92,17 +93,24 @@ class Job:
 
     def _run(self) -> ChainReport:
         while True:
-            opened = self._open()
-            pipeline = Pipeline(self, [(one, _flow_of(one)) for one in opened])
+            token = cancelling.LinkedToken()
+            self._token.attach(token)
             try:
-                self._transfer(pipeline)
-            except errors.SessionFailed as exc:
-                if not self._can_start_over(exc, pipeline):
-                    raise
-                self._restarts += 1
-            else:
-                self.source.check_end(self._check)
-                return self._report(opened)
+                opened = self._open(token)
+                pipeline = Pipeline(
+                    self, [(one, _flow_of(one)) for one in opened]
+                )
+                try:
+                    self._transfer(pipeline)
+                except errors.SessionFailed as exc:
+                    if not self._can_start_over(exc, pipeline):
+                        raise
+                    self._restarts += 1
+                else:
+                    self.source.check_end(self._check)
+                    return self._report(opened)
+            finally:
+                self._token.detach(token)
 
     def _transfer(self, pipeline: Pipeline) -> None:
         started_s = time.monotonic()
@@ -111,54 +119,57 @@ class Job:
         finally:
             self._ran_s += time.monotonic() - started_s
 
-    def _open(self) -> list[sessions.Session]:
+    def _open(self, token: cancelling.LinkedToken) -> list[sessions.Session]:
+        """Get slots for all stages at the same time, as a set."""
         started_s = time.monotonic()
-        order = sorted(
-            range(len(self.wanted)),
-            key=lambda index: (self.wanted[index].accelerator, index),
-        )
+        name, set_id = self.options.get("request_id"), uuid.uuid4().hex
+        if name is not None:
+            again = f".{self._restarts}" if self._restarts else ""
+            set_id = f"{name[:_NAME_STEM]}{again}"
+        claims = checking.claims(self.wanted, self.size_bytes)
+        openers = [
+            self._opener(one, claim_bytes, set_id)
+            for one, claim_bytes in zip(self.wanted, claims, strict=True)
+        ]
         try:
-            return opening.open_all(
-                order,
-                self._open_one,
-                self._token,
-                self.options.get("wait_timeout_s"),
-            )
+            return together.open_all(openers, token)
+        except together.Failed as exc:
+            raise exc.failed[together.first_failed(exc.failed)] from None
         finally:
             self._waited_s += time.monotonic() - started_s
 
-    def _open_one(
-        self, index: int, attempt: int, wait_timeout_s: float | None
-    ) -> sessions.Session:
-        one = self.wanted[index]
-        claims = checking.claims(self.wanted, self.size_bytes)
+    def _opener(
+        self, one: checking.Stage, claim_bytes: int, set_id: str
+    ) -> together.Opener:
         options = session_options.Options(
             **{
                 **self.options,
                 "params": one.params,
-                "wait_timeout_s": wait_timeout_s,
+                "request_id": f"{set_id}.{one.number}",
+                "set_id": set_id,
+                "set_size": len(self.wanted),
             }
         )
-        name, deadline_s = options.get("request_id"), options.get("deadline_s")
-        if name is not None:
-            again = f"{attempt}.{self._restarts}."
-            again = "" if again == "0.0." else again
-            options["request_id"] = f"{name[:_NAME_STEM]}.{again}{one.number}"
+        deadline_s = options.get("deadline_s")
         if deadline_s is not None:
             # It is that of the chain, so it began with the first request.
             used_s = time.monotonic() - self._began_s
             options["deadline_s"] = max(deadline_s - used_s, 0.001)
-        try:
-            return session_opening.open_stage(
-                one.accelerator,
-                claims[index],
-                transfer.left_s(self.deadline_s),
-                options,
-                stages.StageFlow,
-                last=one.number == len(self.wanted),
-            )
-        except errors.FpgapoolError as exc:
-            raise exc.of_stage(one.number, one.accelerator) from None
+
+        def open_one(token: cancelling.CancelToken) -> sessions.Session:
+            try:
+                return session_opening.open_stage(
+                    one.accelerator,
+                    claim_bytes,
+                    transfer.left_s(self.deadline_s),
+                    session_options.Options(**{**options, "cancel": token}),
+                    stages.StageFlow,
+                    last=one.number == len(self.wanted),
+                )
+            except errors.FpgapoolError as exc:
+                raise exc.of_stage(one.number, one.accelerator) from None
+
+        return open_one
 
     def _check(self) -> None:
         transfer.left_s(self.deadline_s)

@@ -8,6 +8,7 @@ import threading
 import types
 import typing
 import uuid
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -29,6 +30,9 @@ from fpgapool.vocabulary import rules
 #: The accelerator of a session and the size of its input; or the arguments of
 #: :func:`acc_open` by name, which replace the options of all sessions.
 Member: typing.TypeAlias = tuple[str, int] | Mapping[str, Any]
+
+#: Opens a session, unless the token is cancelled.
+Opener: typing.TypeAlias = Callable[[cancelling.CancelToken], sessions.Session]
 
 _NEEDED = ("accelerator", "size_bytes")
 _Session = typing.TypeVar("_Session")
@@ -159,7 +163,30 @@ def acc_open_set(
         number of the session that failed; no session is left.
     """
     plan = Plan(members, placement, options)
-    return _Opening(plan, timeout_s).run()
+    checks.seconds(timeout_s, "timeout_s")
+    token = cancelling.LinkedToken()
+    callers = cancelling.token_of(plan.calls[0].get("cancel"))
+    callers.attach(token)
+    try:
+        opened = open_all(
+            [_opener(call, timeout_s) for call in plan.calls], token
+        )
+    except BaseException as exc:
+        callers.detach(token)
+        cancelling.release(callers)
+        if isinstance(exc, Failed):
+            raise first_cause(exc.failed) from None
+        raise
+    return SessionSet(plan.set_id, opened, token, callers)
+
+
+def _opener(call: Mapping[str, Any], timeout_s: float | None) -> Opener:
+    def open_one(token: cancelling.CancelToken) -> sessions.Session:
+        return opening.acc_open(
+            **{**call, "cancel": token}, timeout_s=timeout_s
+        )
+
+    return open_one
 
 
 class Plan:
@@ -191,7 +218,7 @@ class Plan:
         self.calls = []
         for number, one in enumerate(found):
             _check_names(one, {*_OF_ALL, "set_id", *_OF_SET})
-            name = {"request_id": _name(self.set_id, number)}
+            name = {"request_id": request_id(self.set_id, number)}
             call = {**name, **common, **one}
             checks.request(**call)
             self.calls.append(call)
@@ -203,7 +230,7 @@ class Plan:
             )
 
 
-def _name(set_id: str, number: int) -> str:
+def request_id(set_id: str, number: int) -> str:
     """Return the request id of a session, the same for each repetition."""
     name = f"{set_id}.{number}"
     if len(name) <= 64:
@@ -252,77 +279,83 @@ def _check_names(given: Mapping[str, Any], others: Collection[str]) -> None:
             )
 
 
-class _Opening:
-    """Opens the sessions of a set, each in its own thread."""
+def open_all(
+    openers: Sequence[Opener], token: cancelling.LinkedToken
+) -> list[sessions.Session]:
+    """Open sessions, each in its own thread: all or none.
 
-    def __init__(self, plan: Plan, timeout_s: float | None) -> None:
-        self._plan = plan
-        checks.seconds(timeout_s, "timeout_s")
-        self._timeout_s = timeout_s
-        self._token = cancelling.LinkedToken()
-        self._opened: dict[int, sessions.Session] = {}
-        #: By the session's number, the first one first.
-        self._failed: dict[int, BaseException] = {}
+    :param openers: open one session each, unless the token is cancelled.
+    :raises Failed: if one of them could not be opened; no session is left.
+    """
+    opened: dict[int, sessions.Session] = {}
+    failed: dict[int, BaseException] = {}
 
-    def run(self) -> SessionSet:
-        callers = cancelling.token_of(self._plan.calls[0].get("cancel"))
-        callers.attach(self._token)
-        threads = [
-            threading.Thread(
-                target=self._open,
-                args=(number, call),
-                name=f"fpgapool-set-{number}",
-                daemon=True,
-            )
-            for number, call in enumerate(self._plan.calls)
-        ]
-        complete = False
+    def run(number: int, opener: Opener) -> None:
         try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            complete = not self._failed
-        finally:
-            if not complete:
-                self._give_up(threads)
-                callers.detach(self._token)
-                cancelling.release(callers)
-        if complete:
-            ordered = [opened for _, opened in sorted(self._opened.items())]
-            return SessionSet(self._plan.set_id, ordered, self._token, callers)
-        raise first_cause(self._failed)
-
-    def _open(self, number: int, call: Mapping[str, Any]) -> None:
-        try:
-            self._opened[number] = opening.acc_open(
-                **{**call, "cancel": self._token}, timeout_s=self._timeout_s
-            )
+            opened[number] = opener(token)
         except BaseException as exc:
             errors.release_frames(exc)
-            self._failed[number] = exc
+            failed[number] = exc
             # Without this session, the set cannot start.
-            self._token.cancel()
+            token.cancel()
 
-    def _give_up(self, threads: Iterable[threading.Thread]) -> None:
-        self._token.cancel()
+    threads = [
+        threading.Thread(
+            target=run,
+            args=(number, opener),
+            name=f"fpgapool-set-{number}",
+            daemon=True,
+        )
+        for number, opener in enumerate(openers)
+    ]
+    complete = False
+    try:
         for thread in threads:
-            if thread.ident is not None:
-                thread.join()
-        for session in self._opened.values():
-            session.abort()
+            thread.start()
+        for thread in threads:
+            thread.join()
+        complete = not failed
+    finally:
+        if not complete:
+            token.cancel()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+            for session in opened.values():
+                session.abort()
+    if failed:
+        raise Failed(failed)
+    return [opened[number] for number in sorted(opened)]
+
+
+class Failed(Exception):
+    """A set could not be opened.
+
+    :ivar failed: the errors by the numbers of the sessions, the first error
+        first.
+    """
+
+    def __init__(self, failed: Mapping[int, BaseException]) -> None:
+        super().__init__()
+        self.failed = failed
 
 
 def first_cause(failed: Mapping[int, BaseException]) -> BaseException:
-    """Return the error because of which a set could not be opened.
+    """Return the error because of which a set could not be opened, with the
+    number of its session.
 
     :param failed: the errors by the numbers of the sessions, in their order.
     """
+    number = first_failed(failed)
+    return _numbered(failed[number], number)
+
+
+def first_failed(failed: Mapping[int, BaseException]) -> int:
+    """Return the number of the session because of which the others failed."""
     for number, exc in failed.items():
         if getattr(exc, "code", "") not in _CONSEQUENCES:
-            return _numbered(exc, number)
-    number, exc = next(iter(failed.items()))
-    return _numbered(exc, number)
+            return number
+    return next(iter(failed))
 
 
 _Error = typing.TypeVar("_Error", bound=BaseException)

@@ -153,9 +153,13 @@ class Restoring(parts.Room):
             self._lives.touch(session)
         self._sessions.count_queued(session)
         if record.state in states.UNCONNECTED:
-            session.wait_again()
+            session.wait_again(session.reason, session.message)
             self._link.tell(
-                events.JobSubmitted(self._lives.job(session), is_known=True)
+                events.JobSubmitted(
+                    self._lives.job(session),
+                    returns=session.returns,
+                    is_known=True,
+                )
             )
         else:
             self._lives.end(

@@ -206,6 +206,11 @@ class Accounts:
             self.sessions(project) >= limit or project in self._held_back
         )
 
+    def is_at_limit(self, project: str) -> bool:
+        """Return whether a project has as many slots as it may have."""
+        limit = self.limit_of(project)
+        return limit is not None and self.sessions(project) >= limit
+
     def hold_back(self, projects: set[str]) -> bool:
         """Give projects with limits no slots, because a set of theirs waits.
 

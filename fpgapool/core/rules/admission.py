@@ -16,6 +16,7 @@ from fpgapool.core.calendar import promises
 from fpgapool.core.queues import claims as recent_claims
 from fpgapool.core.queues import queued
 from fpgapool.core.rules import deadlines
+from fpgapool.core.rules import returns
 from fpgapool.vocabulary import codes
 
 
@@ -31,6 +32,7 @@ class Admission:
 
     :ivar yielding: jobs that gave up their slots for others; they are queued
         again after the pass of this step.
+    :ivar returns: the waiting jobs that have lost their slots.
     :ivar gather: takes in the jobs of sets.
     :ivar shunned: by accelerator, the slots that its jobs avoid. All of its
         jobs share one set, because the set is large in large pools.
@@ -48,6 +50,7 @@ class Admission:
         self._outcome = outcome
         self.deadlines = deadlines.Deadlines(view)
         self.yielding: dict[model.JobId, events.JobSubmitted] = {}
+        self.returns = returns.Returns(view)
         self.gather: _Gather | None = None
         self.shunned: dict[str, frozenset[model.SlotId]] = {}
 
@@ -117,6 +120,8 @@ class Admission:
             self.gather(record, is_known=event.is_known)
         elif self.enqueue(record):
             self._jobs.note_arrival(record)
+            if event.returns:
+                self.returns.note(record)
 
     def refusal(self, job: model.Job) -> tuple[str, str] | None:
         """Return code and message if a job cannot be queued."""
@@ -139,7 +144,7 @@ class Admission:
                 record.avoided, self.shunned[job.accelerator]
             )
         if not self._view.enqueue(record):
-            if job.group_id is not None:
+            if job.group_id is not None and job.together is None:
                 # Its group waits until the accelerator is known again.
                 self.forget(job.id)
                 return False

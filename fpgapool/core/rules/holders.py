@@ -43,6 +43,7 @@ from fpgapool.core.queues import queued
 from fpgapool.core.rules import admission
 from fpgapool.core.rules import members
 from fpgapool.core.rules import session_sets
+from fpgapool.core.rules import set_places
 from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
 
@@ -254,11 +255,12 @@ class Holders:
             self._end(hold)
             return
         record.avoided |= {event.slot_id}
-        if hold.group_id is None:
+        if hold.group_id is not None:
+            # The group decides when to request another slot.
+            self._members.failed(record, hold.group_id)
+        if hold.group_id is None or record.job.id in self._in_sets:
             self._requeue(hold, record, event.reason)
             return
-        # The group decides when to request another slot.
-        self._members.failed(record, hold.group_id)
         self._end(hold)
         self._report_requeue(hold, record, event.reason)
 
@@ -359,7 +361,7 @@ class Holders:
         self._sets.take_turn(hold.record)
 
     def _note_ready(
-        self, one: session_sets.SessionSet, ready: slots.Hold
+        self, one: set_places.SessionSet, ready: slots.Hold
     ) -> None:
         """Note that a slot of a starting set is ready.
 
@@ -372,7 +374,7 @@ class Holders:
             for record in one.records:
                 self._enter(self._of(record), _READY)
 
-    def _dissolve(self, one: session_sets.SessionSet) -> None:
+    def _dissolve(self, one: set_places.SessionSet) -> None:
         """Reject what is left of a starting set, of which one has ended."""
         self._sets.let_go(one)
         for record in one.records:
@@ -384,7 +386,7 @@ class Holders:
                 self._sets.reject_other(record.job.id)
 
     def _give_back(
-        self, one: session_sets.SessionSet, lost: slots.Hold, reason: str
+        self, one: set_places.SessionSet, lost: slots.Hold, reason: str
     ) -> None:
         """Take all slots back from a starting set, which lost one."""
         for record in one.records:
@@ -475,7 +477,7 @@ class Holders:
             return slot.is_usable and self._reservations.is_wanted(slot)
         if not slot.up:
             return False
-        return self._sets.fits(slot.id, slot.shape) or any(
+        return self._sets.turns.fits(slot.id, slot.shape) or any(
             group.first() is not None
             and group.fits(slot.id, slot.shape)
             and (
@@ -512,6 +514,8 @@ class Holders:
         if self._queue.enqueue(record):
             if hold.group_id is not None:
                 self._members.waits_again(record, hold.group_id)
+            else:
+                self._queue.returns.note(record)
             self._report_requeue(hold, record, reason)
 
     def _report_requeue(
@@ -523,6 +527,15 @@ class Holders:
 
     def _end(self, hold: slots.Hold) -> None:
         """Free a slot whose holder has finished."""
+        record = hold.record
+        if (
+            record is not None
+            and hold.group_id is not None
+            and record.job.id in self._in_sets
+        ):
+            # The group, which has not ended, waits for all of them again.
+            self._requeue(hold, record, codes.WORKER_LOST)
+            return
         self._release(hold)
         if hold.record is not None:
             self._queue.forget(hold.record.job.id)

@@ -42,11 +42,14 @@ class Preemption:
         view: pool_view.PoolView,
         slot_holders: holders.Holders,
         project_turns: turns.Turns,
+        leading: abc.Mapping[model.JobId, object],
     ) -> None:
         self._strategy = strategy
         self._view = view
         self._holders = slot_holders
         self._turns = project_turns
+        # Leaders of sets challenge nobody: see the module returns.
+        self._leading = leading
         self.borders: dict[model.SlotId, int] = {}
         self.promised: dict[model.SlotId, model.JobId] = {}
 
@@ -115,13 +118,15 @@ class Preemption:
                 del self.promised[slot_id]
 
     def _spoken_for(self) -> abc.Set[model.JobId]:
-        """Return the jobs promised a slot whose host is not silent."""
+        """Return the jobs that challenge nobody: leaders of sets, and those
+        promised a slot whose host is not silent.
+        """
         known = self._view.slots.slots
         return {
             job_id
             for slot_id, job_id in self.promised.items()
             if slot_id in known and known[slot_id].host.up
-        }
+        }.union(self._leading)
 
     def serve(self) -> abc.Iterator[strategy_api.Choice]:
         """Give released slots to the jobs they are promised to.

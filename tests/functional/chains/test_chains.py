@@ -152,8 +152,9 @@ def test_a_failure_names_its_stage(pool) -> None:
 def test_all_or_nothing(pool) -> None:
     """Five stages never fit into four slots, and none stays taken."""
     chain = _chain(pool, *["copy"] * 5, params={}, wait_timeout_s=1)
-    with pytest.raises(client.WaitTimeout, match="stage"):
+    with pytest.raises(client.RequestRejected, match="stage") as caught:
         chain.run_buffer(DATA, timeout_s=harness.LIMIT_S)
+    assert caught.value.code == codes.SET_IMPOSSIBLE
     output, _ = _chain(pool, *["copy"] * 4, params={}).run_buffer(
         DATA, timeout_s=harness.LIMIT_S
     )

@@ -163,6 +163,7 @@ class DataSession:
             output.sent_bytes + output.acknowledged_bytes,
             self._wait_text(),
             self.processor.is_computing,
+            self.links.incoming.expected,
         )
 
     def _wait_text(self) -> str:

@@ -543,12 +543,14 @@ class Opening(parts.Room):
                 # The worker is about to report the session's progress.
                 hold.is_left = True
             else:
+                session.reopens += 1
                 self._serving.move(session)
         elif session.live:
             # It is already waiting for another slot.
             return
         elif session.reason in codes.REOPENABLE and self._may_revive(session):
             session.check_move("reopen")
+            session.reopens += 1
             self._sessions.revive(session)
             self._serving.resubmit(session, session.reason, session.message)
 

@@ -40,6 +40,10 @@ from fpgapool.vocabulary import states
 #: A session ends when this many of its slots have failed for the same reason.
 MAX_FAILED_SLOTS = 3
 
+# How often a session comes before due sets because its client asked for
+# another slot: nobody else knows whether it had to.
+_MOST_RETURNS = 16
+
 # Number of ended sessions to keep in memory, to answer queries.
 _REMEMBERED = 10_000
 
@@ -227,6 +231,8 @@ class Session:
     correction: float = 1.0
     #: Its first claim, if it has another one now.
     first_claim_bytes: int = 0
+    #: How often its client has asked for another slot.
+    reopens: int = 0
     #: Number of slots that could not be used since its client was last
     #: connected, by cause.
     failed_slots: collections.Counter[str] = dataclasses.field(
@@ -428,6 +434,17 @@ class Session:
         """
         self.failed_slots[cause] += 1
         return self.failed_slots[cause] < MAX_FAILED_SLOTS
+
+    @property
+    def returns(self) -> bool:
+        """Whether it waits because it lost a slot, not because of its claim;
+        see :mod:`fpgapool.core.rules.returns`.
+        """
+        return (
+            self.generation > 0
+            and self.reason not in ("", codes.YIELDED)
+            and self.reopens <= _MOST_RETURNS
+        )
 
     def wait_again(self, reason: str = "", message: str = "") -> None:
         """Return to the queue, and clear everything about the slot.
