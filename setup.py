@@ -21,6 +21,7 @@ NATIVE = (
     "fpgapool/core/queues/ageing.py",
     "fpgapool/core/queues/applications.py",
     "fpgapool/core/queues/lanes.py",
+    "fpgapool/core/queues/limits.py",
     "fpgapool/core/queues/queued.py",
     "fpgapool/core/queues/share_tree.py",
     "fpgapool/core/queues/sharing.py",

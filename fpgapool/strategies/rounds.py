@@ -10,7 +10,9 @@ from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import limits
 from fpgapool.core.queues import queued
+from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
 
 # There are few sets of shapes that are idle at once, and most are of one
@@ -212,7 +214,7 @@ class Rounds:
         if accounts.changed:
             for shapes, rivals in list(self._first.items()):
                 rivals.changed |= accounts.changed
-                if len(rivals.changed) > sharing.MAX_CHANGED:
+                if len(rivals.changed) > limits.MAX_CHANGED:
                     del self._first[shapes]
             accounts.changed.clear()
         shapes = tuple(self.view.slots.idle_shapes())
@@ -259,7 +261,7 @@ class Rounds:
             rivals.end = (*account.key, 0)
             self._consider(rivals, account)
 
-    def _consider(self, rivals: Rivals, account: sharing.Account) -> None:
+    def _consider(self, rivals: Rivals, account: share_tree.Account) -> None:
         """Add a project if it may get a slot."""
         first = self.view.jobs.lanes[account.project]
         for lane in (first, *first.ranks.values()):
