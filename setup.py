@@ -26,6 +26,7 @@ NATIVE = (
     "fpgapool/core/queues/share_tree.py",
     "fpgapool/core/queues/sharing.py",
     "fpgapool/core/queues/times.py",
+    "fpgapool/core/queues/users.py",
     "fpgapool/core/queues/waiting.py",
     "fpgapool/core/rules/admission.py",
     "fpgapool/core/rules/holders.py",

@@ -180,8 +180,9 @@ def of_job(
     lane = record.group.lane
     urgent = [
         each
-        for each in view.jobs.urgent.values()
-        if each is lane or not view.is_held(each.project)
+        for main in view.jobs.urgent.values()
+        for each in (main, *main.ranks.values())
+        if each is lane or not view.is_lane_held(each)
     ]
     if record.urgent:
         own, others, competing, complete = _earlier(

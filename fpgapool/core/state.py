@@ -283,6 +283,8 @@ class PoolState:
             return (codes.BUDGET_EXHAUSTED,)
         if self._view.is_held(group.lane.project):
             return (codes.PROJECT_SESSION_LIMIT,)
+        if group.lane.is_full:
+            return (codes.USER_SESSION_LIMIT,)
         if not self._view.has_idle(group):
             if withholds(job, idle=True):
                 return (codes.SLOTS_RESERVED,)
@@ -575,11 +577,19 @@ class PoolState:
             return
         accounts.set_limits(event.default, event.of_projects)
         accounts.set_priorities(event.default_priority, event.priorities)
+        accounts.set_user_rules(event.default_users, event.of_users)
         self._admission.move(
             lambda record: (
                 record.group is not None
                 and record.group.lane.project
                 != accounts.lane_of(record.job.project)
+            )
+        )
+        self._admission.move_at_once(
+            lambda record: (
+                record.group is not None
+                and record.group.lane.users
+                is not accounts.users_of(record.job.project)
             )
         )
         self._view.touch_idle()

@@ -7,6 +7,7 @@ from collections import abc
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core.queues import share_tree
+from fpgapool.core.queues import users
 from fpgapool.core.topology import slots
 
 #: Number of changed projects after which all are searched again.
@@ -23,6 +24,8 @@ class Limits:
         whether or not ``changed`` has it.
     :ivar turns: the turns of projects for which it is not NORMAL.
     :ivar serves_last: whether the projects whose turn is LAST may get slots.
+    :ivar users: the users of projects that tell them apart, if any waits or
+        has a slot.
     """
 
     def __init__(self) -> None:
@@ -36,6 +39,10 @@ class Limits:
         self._default_priority: int | None = 0
         self._priorities: dict[str, int | None] = {}
         self._accounts: dict[str, share_tree.Account] = {}
+        self.users: dict[str, users.Users] = {}
+        self._tells_users = False
+        self._default_rule = model.UserRule()
+        self._rules: dict[str, model.UserRule] = {}
 
     def all(self) -> list[share_tree.Account]:
         return list(self._accounts.values())
@@ -103,13 +110,83 @@ class Limits:
             self.sessions(project) >= limit or project in self._held_back
         )
 
-    def hold_back(self, projects: set[str]) -> bool:
-        """Give projects with limits no slots, because a set of theirs waits.
+    # -- users -----------------------------------------------------------
 
+    def set_user_rules(
+        self,
+        default: model.UserRule,
+        of_projects: abc.Iterable[tuple[str, model.UserRule]],
+    ) -> None:
+        """Set how the users of projects share what these get.
+
+        The caller queues the waiting jobs again for which :meth:`users_of`
+        differs.
+        """
+        self._default_rule = default
+        self._rules = dict(of_projects)
+        self._tells_users = default.is_set or any(
+            rule.is_set for rule in self._rules.values()
+        )
+        former, self.users = self.users, {}
+        for project, account in self._accounts.items():
+            known = former.get(project)
+            if known is not None and known.rule == self.user_rule(project):
+                self.users[project] = known
+                continue
+            new = self.users_of(project)
+            if new is not None:
+                for hold in account.holds.values():
+                    if hold.record is not None:
+                        new.give(hold.record.job.rank, 0.0, in_turn=False)
+        for project, known in former.items():
+            if known.rule == self.user_rule(project):
+                self.users.setdefault(project, known)
+        self.all_changed += 1
+
+    def user_rule(self, project: str) -> model.UserRule:
+        """Return how the users of a project share what it gets."""
+        return self._rules.get(project, self._default_rule)
+
+    def users_of(self, project: str) -> users.Users | None:
+        """Return the users of a project; None: it does not tell them apart."""
+        if not self._tells_users:
+            return None
+        known = self.users.get(project)
+        if known is None:
+            rule = self.user_rule(project)
+            if rule.is_set:
+                known = self.users[project] = users.Users(rule)
+        return known
+
+    def is_user_full(self, project: str, user: str) -> bool:
+        """Return whether a user of a project has reached its limit."""
+        if not self.users:
+            return False
+        known = self.users.get(project)
+        return known is not None and known.is_full(user)
+
+    def forget_users(self, project: str) -> None:
+        """Forget the users of a project if none waits or has a slot."""
+        known = self.users.get(project)
+        if known is not None and known.is_idle:
+            del self.users[project]
+
+    # -- slots -----------------------------------------------------------
+
+    def hold_back(
+        self, projects: set[str], users: abc.Mapping[str, set[str]]
+    ) -> bool:
+        """Give projects and users with limits no slots, because a set of
+        theirs waits.
+
+        :param users: the users, by project.
         :returns: whether there are others than before.
         """
         changed = projects ^ self._held_back
         self._held_back = projects
+        for project, known in self.users.items():
+            if known.hold_back(frozenset(users.get(project, ()))):
+                changed.add(project)
         for project in changed:
             self.note_change(project)
         return bool(changed)

@@ -22,6 +22,7 @@ from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core.queues import limits
 from fpgapool.core.queues import share_tree
+from fpgapool.core.queues import users as project_users
 from fpgapool.core.topology import slots
 
 DEFAULT_QUANTUM_BYTES = 4 * 2**30
@@ -91,6 +92,7 @@ class Accounts(limits.Limits):
             self.options.fair
             or self.limit_of(project) is not None
             or project in self.turns
+            or self.user_rule(project).is_set
         ):
             return project
         return None
@@ -236,6 +238,12 @@ class Accounts(limits.Limits):
         self._holding[project] = account
         if len(account.holds) == self.limit_of(project):
             self.note_change(project)
+        if self._tells_users and hold.record is not None:
+            users = self.users_of(project)
+            if users is not None:
+                rank = hold.record.job.rank
+                users.give(rank, claimed_bytes, in_turn=in_round)
+                self.note_change(project)
         if not self.options.fair:
             return
         if account.round < self.round:
@@ -255,8 +263,14 @@ class Accounts(limits.Limits):
         del account.holds[hold.slot_id]
         if not account.holds:
             del self._holding[project]
+        users = self.users.get(project) if self.users else None
+        cost_bytes = self._due(users, hold)
+        if users is not None and hold.record is not None:
+            users.take_back(hold.record.job.user)
+            self.forget_users(project)
+            self.note_change(project)
         if self.options.fair:
-            self._take(account, hold.charge(self.now_s))
+            self._take(account, cost_bytes)
         self._forget(account)
 
     def charge(self, project: str) -> None:
@@ -277,11 +291,20 @@ class Accounts(limits.Limits):
             self._forget(account)
 
     def charge_waiting(self) -> None:
-        """Charge waiting projects for held slots, once per interval."""
+        """Charge waiting projects and users for held slots, once per interval.
+
+        Without fair shares between projects, only users are charged.
+        """
         if not self._is_charge_due():
             return
         self._charged_at_s = self.now_s
-        waiting = [each for each in self._holding.values() if each.waits]
+        waiting = [
+            each
+            for each in self._holding.values()
+            if (
+                each.waits if self.options.fair else each.project in self.users
+            )
+        ]
         for account in sorted(waiting, key=_KEY):
             self._charge(account)
 
@@ -311,8 +334,20 @@ class Accounts(limits.Limits):
 
     def _charge(self, account: share_tree.Account) -> None:
         if account.holds:
+            users = self.users.get(account.project) if self.users else None
             held = account.holds.values()
-            self._take(account, sum(hold.charge(self.now_s) for hold in held))
+            cost_bytes = sum(self._due(users, hold) for hold in held)
+            if self.options.fair:
+                self._take(account, cost_bytes)
+
+    def _due(
+        self, users: project_users.Users | None, hold: slots.Hold
+    ) -> float:
+        """Charge the user of a slot; return what is due of its project."""
+        cost_bytes = hold.charge(self.now_s)
+        if users is not None and hold.record is not None:
+            users.charge(hold.record.job.rank, cost_bytes)
+        return cost_bytes
 
     def _take(self, account: share_tree.Account, cost_bytes: float) -> None:
         node, share_bytes = account.node, account.share_bytes

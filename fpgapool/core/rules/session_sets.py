@@ -240,16 +240,34 @@ class SessionSets:
         return f"{where} has slots that fit all {count} sessions of the set"
 
     def _above_limit(self, one: SessionSet) -> str | None:
-        """Return why its project may not have so many slots; None: it may."""
+        """Return why it may not have so many slots; None: it may."""
         count, limit = len(one.records), self._limit(one)
-        if limit is None or count <= limit:
-            return None
-        return f"the project may have {limit} slots, the set needs {count}"
+        if limit is not None and count > limit:
+            return f"the project may have {limit} slots, the set needs {count}"
+        limit = self._user_limit(one)
+        for user, own in self._of_users(one).items():
+            if limit is not None and own > limit:
+                return (
+                    f"each user of the project may have {limit} slots, the set"
+                    f" needs {own} for user {user}"
+                )
+        return None
 
     def _limit(self, one: SessionSet) -> int | None:
         """Return how many slots a set's project may have; None: no limit."""
         accounts = self._view.accounts
         return None if accounts is None else accounts.limit_of(one.key[0])
+
+    def _user_limit(self, one: SessionSet) -> int | None:
+        """Return how many slots each user may have; None: no limit."""
+        accounts = self._view.accounts
+        return (
+            None if accounts is None else accounts.user_rule(one.key[0]).slots
+        )
+
+    def _of_users(self, one: SessionSet) -> collections.Counter[str]:
+        """Return how many sessions of a set each user has."""
+        return collections.Counter(record.job.user for record in one.records)
 
     def _limit_to(self, one: SessionSet, limit_s: float) -> None:
         """Set when a set is rejected; infinite: never."""
@@ -303,7 +321,7 @@ class SessionSets:
         if (
             not self.due
             and view.accounts is not None
-            and view.accounts.hold_back(set())
+            and view.accounts.hold_back(set(), {})
         ):
             view.touch_idle()
         self._outcome.pass_due = True
@@ -394,11 +412,16 @@ class SessionSets:
         self._withheld, self._lacking = [], []
         taken: set[model.SlotId] = set()
         full: set[str] = set()
+        full_users: dict[str, set[str]] = {}
         for one in self._looked_at():
             if self._is_void(one):
                 continue
             if not self._has_room(one):
                 full.add(one.key[0])
+                continue
+            users = self._without_room(one)
+            if users:
+                full_users.setdefault(one.key[0], set()).update(users)
                 continue
             chosen = self._choose(one, taken)
             found = [slot for slot in chosen if slot is not None]
@@ -422,7 +445,9 @@ class SessionSets:
                 taken.update([slot.id for slot in found])
                 self._withheld += found
                 self._lacking.append(one)
-        if view.accounts is not None and view.accounts.hold_back(full):
+        if view.accounts is not None and view.accounts.hold_back(
+            full, full_users
+        ):
             view.touch_idle()
 
     def _looked_at(self) -> list[SessionSet]:
@@ -495,6 +520,18 @@ class SessionSets:
             or limit is None
             or accounts.sessions(one.key[0]) + len(one.records) <= limit
         )
+
+    def _without_room(self, one: SessionSet) -> list[str]:
+        """Return the users of a set who may not have so many more slots."""
+        limit = self._user_limit(one)
+        if limit is None or self._view.accounts is None:
+            return []
+        users = self._view.accounts.users_of(one.key[0])
+        return [
+            user
+            for user, count in self._of_users(one).items()
+            if users is not None and users.slots_of(user) + count > limit
+        ]
 
     def _compete(self, one: SessionSet, other: SessionSet) -> bool:
         """Return whether some slot is of use to both sets."""

@@ -57,6 +57,12 @@ class Pool(typing.Protocol):
     def is_held(self, project: str | None) -> bool:
         """Return whether a project has reached its limit of slots."""
 
+    def is_job_held(self, job: model.Job) -> bool:
+        """Return whether a job's project or user has reached its limit."""
+
+    def is_lane_held(self, lane: queued.Lane) -> bool:
+        """Return whether a lane's project or user has reached its limit."""
+
     def topology_changed(self, host_id: model.HostId) -> None:
         """Update the queues after a host's slots changed."""
 
@@ -474,6 +480,8 @@ class Reservations:
                 if self._view.is_held(record.job.project):
                     # All jobs of an instance belong to one project.
                     break
+                if self._view.is_job_held(record.job):
+                    continue
                 if allowed:
                     avoided = record.avoided
                     return key, min(
@@ -506,7 +514,7 @@ class Reservations:
             if waiting is None:
                 waiting = self._first_stuck()
             record = self.promises.first_short(
-                (one for one in waiting if not view.is_held(one.job.project)),
+                (one for one in waiting if not view.is_job_held(one.job)),
                 slot,
             )
             if record is not None:
@@ -518,7 +526,7 @@ class Reservations:
         queues = [
             itertools.islice(group.jobs, _SHORT_TRIED)
             for lane in self._jobs.all_lanes()
-            if not view.is_held(lane.project)
+            if not view.is_lane_held(lane)
             for group in lane.groups()
         ]
         records = (view.record(key[-1]) for key in heapq.merge(*queues))
