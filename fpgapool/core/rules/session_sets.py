@@ -267,7 +267,9 @@ class SessionSets:
 
     def _of_users(self, one: SessionSet) -> collections.Counter[str]:
         """Return how many sessions of a set each user has."""
-        return collections.Counter(record.job.user for record in one.records)
+        return collections.Counter(
+            record.job.user for record in one.records if record.job.user
+        )
 
     def _limit_to(self, one: SessionSet, limit_s: float) -> None:
         """Set when a set is rejected; infinite: never."""
