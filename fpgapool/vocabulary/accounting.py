@@ -442,7 +442,7 @@ def _user_sentences(before: Mapping[str, typing.Any]) -> Iterator[str]:
         )
     elif before["users_before"] is not None:
         place = before["users_before"] + 1
-        yield f"The users of its project take turns; its own is number {place}."
+        yield f"Users of its project take turns; its own is number {place}."
 
 
 def _capital(text: str) -> str:

@@ -69,7 +69,7 @@ def test_a_share_is_explained() -> None:
 def test_the_user_of_a_session() -> None:
     users = {"users_before": 2, "user_slots": 1, "user_limit": None}
     assert said(session={**BEFORE, **users})[-2] == (
-        "The users of its project take turns; its own is number 3."
+        "Users of its project take turns; its own is number 3."
     )
     users = {"users_before": None, "user_slots": 4, "user_limit": 4}
     assert said(session={**BEFORE, **users})[-2] == (
