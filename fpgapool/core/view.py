@@ -198,9 +198,11 @@ class PoolView:
         user.
         """
         accounts = self.accounts
-        return accounts is not None and (
-            accounts.is_full(job.project)
-            or accounts.is_user_full(job.project, job.user)
+        if accounts is None:
+            return False
+        project = job.project
+        return accounts.is_full(project) or (
+            bool(accounts.users) and accounts.is_user_full(project, job.user)
         )
 
     # -- for the pool ----------------------------------------------------

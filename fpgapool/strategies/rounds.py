@@ -161,7 +161,8 @@ class Rivals:
     def __init__(self, end: ordered.Key) -> None:
         self.keys: list[ordered.Key] = []
         self._key_of: dict[str, ordered.Key] = {}
-        self._counts: list[int] = []
+        # How many lanes the projects have that do not have one.
+        self._counts: dict[str, int] = {}
         self.shown = queued.Together()
         self.end = end
         self.round = -1
@@ -170,28 +171,32 @@ class Rivals:
 
     def add(self, key: ordered.Key, lanes: list[queued.Lane]) -> None:
         place = bisect.bisect_left(self.keys, key)
-        start = self._start(place)
+        start = self._start(place) if self._counts else place
         self.keys.insert(place, key)
-        self._counts.insert(place, len(lanes))
         self._key_of[key[-1]] = key
-        for number, lane in enumerate(lanes, start):
-            self.shown.insert(number, lane)
+        if len(lanes) > 1:
+            self._counts[key[-1]] = len(lanes)
+        for lane in lanes:
+            self.shown.insert(start, lane)
+            start += 1
 
     def drop(self, project: str) -> None:
         """Remove a project if it is among them."""
         key = self._key_of.pop(project, None)
         if key is not None:
             place = bisect.bisect_left(self.keys, key)
+            if not self._counts:
+                del self.keys[place]
+                self.shown.remove(place)
+                return
             start = self._start(place)
             del self.keys[place]
-            for _ in range(self._counts.pop(place)):
+            for _ in range(self._counts.pop(project, 1)):
                 self.shown.remove(start)
 
     def _start(self, place: int) -> int:
         """Return where the lanes of the project at a place begin."""
-        if len(self.shown.lanes) == len(self.keys):
-            return place
-        return sum(self._counts[:place])
+        return sum(self._counts.get(key[-1], 1) for key in self.keys[:place])
 
     def drop_last(self) -> None:
         self.end = self.keys[-1]

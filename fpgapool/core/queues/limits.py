@@ -128,20 +128,21 @@ class Limits:
             rule.is_set for rule in self._rules.values()
         )
         former, self.users = self.users, {}
-        for project, account in self._accounts.items():
-            known = former.get(project)
-            if known is not None and known.rule == self.user_rule(project):
-                self.users[project] = known
-                continue
-            new = self.users_of(project)
-            if new is not None:
-                for hold in account.holds.values():
-                    if hold.record is not None:
-                        new.give(hold.record.job.rank, 0.0, in_turn=False)
         for project, known in former.items():
             if known.rule == self.user_rule(project):
-                self.users.setdefault(project, known)
+                self.users[project] = known
+        for project, account in self._accounts.items():
+            if project not in self.users and account.holds:
+                self._count_users(account)
         self.all_changed += 1
+
+    def _count_users(self, account: share_tree.Account) -> None:
+        """Count the slots of each user of a project, if it tells them apart."""
+        known = self.users_of(account.project)
+        if known is not None:
+            for hold in account.holds.values():
+                if hold.record is not None:
+                    known.give(hold.record.job.rank, 0.0, in_turn=False)
 
     def user_rule(self, project: str) -> model.UserRule:
         """Return how the users of a project share what it gets."""
@@ -160,8 +161,6 @@ class Limits:
 
     def is_user_full(self, project: str, user: str) -> bool:
         """Return whether a user of a project has reached its limit."""
-        if not self.users:
-            return False
         known = self.users.get(project)
         return known is not None and known.is_full(user)
 

@@ -263,7 +263,18 @@ class Accounts(limits.Limits):
         del account.holds[hold.slot_id]
         if not account.holds:
             del self._holding[project]
-        users = self.users.get(project) if self.users else None
+        if self.users:
+            self._take_from_user(account, hold)
+        elif self.options.fair:
+            self._take(account, hold.charge(self.now_s))
+        self._forget(account)
+
+    def _take_from_user(
+        self, account: share_tree.Account, hold: slots.Hold
+    ) -> None:
+        """Charge the rest of a slot's cost, and count it no longer."""
+        project = account.project
+        users = self.users.get(project)
         cost_bytes = self._due(users, hold)
         if users is not None and hold.record is not None:
             users.take_back(hold.record.job.user)
@@ -271,7 +282,6 @@ class Accounts(limits.Limits):
             self.note_change(project)
         if self.options.fair:
             self._take(account, cost_bytes)
-        self._forget(account)
 
     def charge(self, project: str) -> None:
         """Charge a project for its slots up to now."""
@@ -334,8 +344,13 @@ class Accounts(limits.Limits):
 
     def _charge(self, account: share_tree.Account) -> None:
         if account.holds:
-            users = self.users.get(account.project) if self.users else None
             held = account.holds.values()
+            if not self.users:
+                self._take(
+                    account, sum(hold.charge(self.now_s) for hold in held)
+                )
+                return
+            users = self.users.get(account.project)
             cost_bytes = sum(self._due(users, hold) for hold in held)
             if self.options.fair:
                 self._take(account, cost_bytes)
