@@ -137,7 +137,7 @@ class Limits:
         self.all_changed += 1
 
     def _count_users(self, account: share_tree.Account) -> None:
-        """Count the slots of each user of a project, if it tells them apart."""
+        """Count the slots of each user, if the project tells them apart."""
         known = self.users_of(account.project)
         if known is not None:
             for hold in account.holds.values():
