@@ -196,14 +196,14 @@ def of_job(
         own, others, competing, complete = _earlier(
             view, record, urgent, shapes
         )
-        return Before(
+        found = Before(
             urgent=others or 0,
             own=own,
             others=None if others is None else 0,
             competing=competing,
             complete=complete,
-            **_user(record, lane),
         )
+        return _with_user(found, record, lane)
     first = view.jobs.lanes[lane.project]
     higher, equal = _own(first, lane, record.job.priority)
     before, beside = _rivals(view, lane.project, shapes, breadth)
@@ -211,7 +211,7 @@ def of_job(
     own, others, competing, complete = _earlier(
         view, record, [*equal, *seen], shapes
     )
-    return Before(
+    found = Before(
         urgent=sum(_count(each, shapes) for each in urgent),
         higher_priority=sum(_count(each, shapes) for each in higher),
         better_share=sum(
@@ -223,8 +223,8 @@ def of_job(
         others=others,
         competing=competing,
         complete=complete,
-        **_user(record, lane),
     )
+    return _with_user(found, record, lane)
 
 
 class _Earlier(typing.NamedTuple):
@@ -399,19 +399,20 @@ def _fits(first: queued.Lane, shapes: model.Shapes) -> bool:
     )
 
 
-def _user(
-    record: queued.JobRecord, lane: queued.Lane
-) -> dict[str, int | None]:
-    """Return the last members of :class:`Before`."""
+def _with_user(
+    found: Before, record: queued.JobRecord, lane: queued.Lane
+) -> Before:
+    """Add where the user of a job stands, if its project tells users apart."""
     users, job = lane.users, record.job
     if users is None:
-        return {}
+        return found
     takes_turns = users.rule.in_turns and not lane.urgent
-    return {
-        "users_before": len(users.before(job.rank)) if takes_turns else None,
-        "user_slots": users.slots_of(job.user),
-        "user_limit": users.rule.slots if job.user else None,
-    }
+    return dataclasses.replace(
+        found,
+        users_before=users.count_before(job.rank) if takes_turns else None,
+        user_slots=users.slots_of(job.user),
+        user_limit=users.rule.slots if job.user else None,
+    )
 
 
 def _own(

@@ -20,6 +20,9 @@ from fpgapool.core.queues import users as project_users
 # There are few sets of shapes that are idle at once, and most are of one
 # shape.
 _MAX_FIRST = 8
+# Number of users of a project that compete at once if they take no turns. Each
+# has a lane, which each change of the project puts in its place again.
+_USERS = 16
 
 
 def serve_together(
@@ -105,7 +108,7 @@ def _of_users(
         if _may_gain(view, lane, done):
             found.append(lane)
             highest = priority
-            if users.rule.in_turns or len(found) == sharing.BREADTH:
+            if users.rule.in_turns or len(found) == _USERS:
                 break
     return found
 

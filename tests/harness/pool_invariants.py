@@ -655,6 +655,9 @@ def _check_users(view: pool_view.PoolView, accounts: sharing.Accounts) -> None:
             sorted(users.in_turn()),
             sorted(rank for rank in ranks if not users.is_full(rank[1])),
         )
+        urgent = view.jobs.urgent.get(project)
+        lanes = len(ranks) + (0 if urgent is None else len(urgent.ranks))
+        _equal(f"lanes of the users of {project}", users.lanes, lanes)
         _equal(f"users of {project} are idle", users.is_idle, False)
 
 

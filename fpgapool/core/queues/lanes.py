@@ -126,8 +126,10 @@ class Lanes:
                 main.project, main.urgent, main.users, user
             )
             self.ranked += 1
-            if main.users is not None and not main.urgent:
-                main.users.join(rank)
+            if main.users is not None:
+                main.users.lanes += 1
+                if not main.urgent:
+                    main.users.join(rank)
         return lane
 
     def _see_urgency(self, record: queued.JobRecord, now: float) -> None:
@@ -148,15 +150,26 @@ class Lanes:
             rank = (0 if lane.urgent else job.priority, lane.user)
             del first.ranks[rank]
             self.ranked -= 1
-            if lane.users is not None and not lane.urgent:
-                lane.users.leave(rank)
+            if lane.users is not None:
+                self._leave_users(lane, lane.users, rank)
         if first.size or first.ranks:
             return
         del lanes[project]
         if self._accounts and project is not None and not lane.urgent:
             self._accounts.leave(project)
-            if lane.users is not None:
-                self._accounts.forget_users(project)
+
+    def _leave_users(
+        self,
+        lane: queued.Lane,
+        users: project_users.Users,
+        rank: project_users.Rank,
+    ) -> None:
+        """Note that none of a user's jobs wait in a lane any more."""
+        users.lanes -= 1
+        if not lane.urgent:
+            users.leave(rank)
+        if self._accounts is not None and lane.project is not None:
+            self._accounts.forget_users(lane.project)
 
     def _note_change(self, lane: queued.Lane) -> None:
         """Note that a group got another first job, or lost its last one."""

@@ -48,6 +48,8 @@ class Users:
     """The users of one project who wait for slots or have some.
 
     :ivar rule: how they share what the project gets.
+    :ivar lanes: the number of lanes of their waiting jobs, urgent ones
+        included; the owner of the lanes counts them.
     """
 
     __slots__ = (
@@ -59,11 +61,13 @@ class Users:
         "_starts",
         "_swept_at",
         "_waiting",
+        "lanes",
         "rule",
     )
 
     def __init__(self, rule: model.UserRule) -> None:
         self.rule = rule
+        self.lanes = 0
         self._held_back: frozenset[str] = frozenset()
         self._last_place = 0
         self._meters: dict[Rank, _Meter] = {}
@@ -79,7 +83,7 @@ class Users:
     @property
     def is_idle(self) -> bool:
         """Whether no user waits or has a slot."""
-        return not self._waiting and not self._slots
+        return not self.lanes and not self._slots
 
     def slots_of(self, user: str) -> int:
         """Return how many slots a user has."""
@@ -118,16 +122,14 @@ class Users:
         for key in self._order:
             yield -key[0], key[3]
 
-    def before(self, rank: Rank) -> list[Rank]:
-        """Return whose turn is before a user's, the first one first."""
-        meter = self._meters[rank]
-        mine = self._key(rank, meter)
-        found: list[Rank] = []
-        for key in self._order:
-            if key >= mine:
-                break
-            found.append((-key[0], key[3]))
-        return found
+    def count_before(self, rank: Rank) -> int:
+        """Return how many users have their turns before one that waits.
+
+        They are those with jobs of the same priority.
+        """
+        mine = self._key(rank, self._meters[rank])
+        order = self._order
+        return order.rank(mine) - order.rank((mine[0],))
 
     # -- waiting -----------------------------------------------------------
 

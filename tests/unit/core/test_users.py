@@ -14,6 +14,7 @@ from fpgapool import strategies
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import standing
 from fpgapool.core.queues import sharing
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
@@ -367,6 +368,16 @@ def test_urgent_jobs_keep_the_limits_of_users() -> None:
     assert release(pool, first_of(pool, "a")) == ["a"]
 
 
+def test_urgent_jobs_alone_keep_the_limits_of_users() -> None:
+    """Nobody of the project has a slot, or waits without being urgent."""
+    pool = make_pool(model.UserRule(1), slots=2, max_wait_s=10.0)
+    pool.submit(*(pools.make_job(n, project="q", user=f"{n}") for n in (1, 2)))
+    submit(pool, "aab")
+    pool.step(events.Wake(), now=11.0)
+    assert release(pool, 10) == ["a"]
+    assert release(pool, 11) == ["b"]
+
+
 def test_a_limit_that_changes_takes_effect_at_once() -> None:
     pool = make_pool(model.UserRule(1), slots=4)
     submit(pool, "aaaaa")
@@ -374,6 +385,25 @@ def test_a_limit_that_changes_takes_effect_at_once() -> None:
     set_rule(pool, model.UserRule(1))
     assert [release(pool, n) for n in (10, 11)] == [[], []]
     assert served(pool, set_rule(pool, model.UserRule())) == ["a", "a"]
+
+
+def test_where_a_user_stands() -> None:
+    pool = make_pool(model.UserRule(2, in_turns=True), slots=2)
+    submit(pool, "aa")
+    submit(pool, "abcb")
+    found = {
+        job.user: standing.of_job(pool.state.view, job.id)
+        for job in pool.state.waiting()
+    }
+    assert (found["a"].user_slots, found["a"].user_limit) == (2, 2)
+    assert [found[user].users_before for user in "bc"] == [0, 1]
+    assert (found["b"].own, found["b"].higher_priority) == (1, 0)
+    set_rule(pool, model.UserRule(2))
+    job = pool.state.waiting()[-1]
+    found = standing.of_job(pool.state.view, job.id)
+    assert (found.users_before, found.user_slots) == (None, 0)
+    # Those of users below their limits compete, and a's do not.
+    assert (found.own, found.competing) == (2, 3)
 
 
 def test_groups_have_no_limit_of_a_user() -> None:
