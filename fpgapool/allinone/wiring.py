@@ -154,6 +154,7 @@ def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
         "sessions",
         "queued_bytes",
         "live_per_user",
+        "sessions_per_user",
         "bitstream_bytes",
         "groups",
         "group_slots",

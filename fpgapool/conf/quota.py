@@ -96,6 +96,34 @@ are one user for each user ID there, and each instance is a user.
 """,
     ),
     cfg.IntOpt(
+        "sessions_per_user",
+        default=-1,
+        min=-1,
+        max=2**31 - 1,
+        help="""
+Maximum number of slots that one user of a project may hold at the same time.
+The user's further sessions wait, with the reason ``USER_SESSION_LIMIT``, until
+one of its slots is released; sessions of other users overtake them. No request
+is refused, and lowering the limit does not take slots away.
+
+Groups do not count. Users are those of ``live_per_user``.
+""",
+    ),
+    cfg.IntOpt(
+        "user_turns",
+        default=0,
+        min=-1,
+        max=1,
+        help="""
+Whether the users of a project take turns: 1 if they do, 0 or -1 if the
+strategy's order decides between their sessions.
+
+With turns, the users of a project who wait get about the same number of bytes,
+however many sessions each of them opens. Sessions with a higher priority still
+come first, and so do urgent ones (``[conductor] max_wait_s``).
+""",
+    ),
+    cfg.IntOpt(
         "bitstream_bytes",
         default=10 * 2**30,
         min=-1,

@@ -189,7 +189,7 @@ class AcceleratorRestored(Event):
 
 @model.value
 class SessionLimitsChanged(Event):
-    """How many slots projects may hold at once, and their priorities.
+    """How many slots projects and users may have, and their priorities.
 
     Limits apply only if the strategy shares the pool between projects. A lower
     limit takes no slot away.
@@ -199,12 +199,17 @@ class SessionLimitsChanged(Event):
         projects, for projects that are not listed; None: every priority
         counts.
     :param priorities: the same for individual projects.
+    :param default_users: the rule for the users of projects that are not
+        listed.
+    :param of_users: the same for individual projects.
     """
 
     default: int | None = None
     of_projects: tuple[tuple[str, int | None], ...] = ()
     default_priority: int | None = 0
     priorities: tuple[tuple[str, int | None], ...] = ()
+    default_users: model.UserRule = model.UserRule()
+    of_users: tuple[tuple[str, model.UserRule], ...] = ()
 
 
 @model.value

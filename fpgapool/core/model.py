@@ -196,6 +196,8 @@ class Job:
         job's own claim, because of similar jobs that exceeded theirs.
     :param together: the set whose jobs get their slots at the same time; None:
         it gets its own at any time.
+    :param user: the user of the project whose job it is; empty: the project's
+        own, as that of a group.
     """
 
     id: JobId
@@ -215,6 +217,12 @@ class Job:
     affinity_key: str | None = None
     correction: float = 1.0
     together: Together | None = None
+    user: str = ""
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """Its priority and user, which tell a project's jobs apart."""
+        return self.priority, self.user
 
     @property
     def own_claim_bytes(self) -> float:
@@ -350,6 +358,24 @@ class Turn(enum.Enum):
     LAST = "last"
     #: It keeps the slots of its sessions, and gets no others.
     NEVER = "never"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UserRule:
+    """How the users of a project share what it gets.
+
+    :param slots: how many slots each may have; None: no limit.
+    :param in_turns: whether they take turns; if not, the strategy's order
+        decides between them.
+    """
+
+    slots: int | None = None
+    in_turns: bool = False
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it tells users apart at all."""
+        return self.in_turns or self.slots is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -96,6 +96,11 @@ class Before:
         those of the first three kinds have their slots, with itself.
     :ivar complete: whether all were counted; if not, there are more of ``own``
         or ``others``.
+    :ivar users_before: the number of other users of its project whose turn is
+        earlier; None: they take no turns.
+    :ivar user_slots: the slots that its user has; None: the project does not
+        tell its users apart.
+    :ivar user_limit: the slots that its user may have; None: no limit.
     """
 
     urgent: int = 0
@@ -105,6 +110,9 @@ class Before:
     others: int | None = None
     competing: int
     complete: bool = True
+    users_before: int | None = None
+    user_slots: int | None = None
+    user_limit: int | None = None
 
 
 class _Place(typing.NamedTuple):
@@ -180,32 +188,32 @@ def of_job(
     lane = record.group.lane
     urgent = [
         each
-        for each in view.jobs.urgent.values()
-        if each is lane or not view.is_held(each.project)
+        for main in view.jobs.urgent.values()
+        for each in (main, *main.ranks.values())
+        if each is lane or not view.is_lane_held(each)
     ]
     if record.urgent:
         own, others, competing, complete = _earlier(
             view, record, urgent, shapes
         )
-        return Before(
+        found = Before(
             urgent=others or 0,
             own=own,
             others=None if others is None else 0,
             competing=competing,
             complete=complete,
         )
+        return _with_user(found, record, lane)
     first = view.jobs.lanes[lane.project]
-    higher = itertools.takewhile(
-        lambda each: each[1] is not lane, first.ranked()
-    )
+    higher, equal = _own(first, lane, record.job.priority)
     before, beside = _rivals(view, lane.project, shapes, breadth)
-    seen = [_highest(each, shapes) for each in beside]
+    seen = [each for one in beside for each in _highest(one, shapes)]
     own, others, competing, complete = _earlier(
-        view, record, [lane, *filter(None, seen)], shapes
+        view, record, [*equal, *seen], shapes
     )
-    return Before(
+    found = Before(
         urgent=sum(_count(each, shapes) for each in urgent),
-        higher_priority=sum(_count(each, shapes) for _, each in higher),
+        higher_priority=sum(_count(each, shapes) for each in higher),
         better_share=sum(
             _count(each, shapes)
             for one in before
@@ -216,6 +224,7 @@ def of_job(
         competing=competing,
         complete=complete,
     )
+    return _with_user(found, record, lane)
 
 
 class _Earlier(typing.NamedTuple):
@@ -390,9 +399,56 @@ def _fits(first: queued.Lane, shapes: model.Shapes) -> bool:
     )
 
 
-def _highest(first: queued.Lane, shapes: model.Shapes) -> queued.Lane | None:
-    """Return a project's lane of the highest priority for these slots."""
-    for _, lane in first.ranked():
-        if _count(lane, shapes):
-            return lane
-    return None
+def _with_user(
+    found: Before, record: queued.JobRecord, lane: queued.Lane
+) -> Before:
+    """Add where the user of a job stands, if its project tells users apart."""
+    users, job = lane.users, record.job
+    if users is None:
+        return found
+    takes_turns = users.rule.in_turns and not lane.urgent
+    return dataclasses.replace(
+        found,
+        users_before=users.count_before(job.rank) if takes_turns else None,
+        user_slots=users.slots_of(job.user),
+        user_limit=users.rule.slots if job.user else None,
+    )
+
+
+def _own(
+    first: queued.Lane, lane: queued.Lane, priority: int
+) -> tuple[list[queued.Lane], list[queued.Lane]]:
+    """Return the lanes of a project before one of its lanes, and beside it.
+
+    :param priority: that of the lane's jobs.
+    """
+    if first.users is None:
+        higher = itertools.takewhile(
+            lambda each: each[1] is not lane, first.ranked()
+        )
+        return [each for _, each in higher], [lane]
+    able = [each for each in first.ranked() if not each[1].is_full]
+    beside = [lane]
+    if not first.users.rule.in_turns:
+        beside += [
+            each for own, each in able if own == priority and each is not lane
+        ]
+    return [each for own, each in able if own > priority], beside
+
+
+def _highest(first: queued.Lane, shapes: model.Shapes) -> list[queued.Lane]:
+    """Return a project's lanes of the highest priority for these slots."""
+    users = first.users
+    if users is None:
+        for _, lane in first.ranked():
+            if _count(lane, shapes):
+                return [lane]
+        return []
+    able = [
+        (rank[0], first.ranks[rank])
+        for rank in users.in_turn()
+        if _count(first.ranks[rank], shapes)
+    ]
+    if users.rule.in_turns:
+        del able[1:]
+    return [lane for own, lane in able if own == able[0][0]]

@@ -309,6 +309,8 @@ class PoolState:
             return (codes.BUDGET_EXHAUSTED,)
         if self._view.is_held(group.lane.project):
             return (codes.PROJECT_SESSION_LIMIT,)
+        if group.lane.is_full:
+            return (codes.USER_SESSION_LIMIT,)
         if not self._view.has_idle(group):
             if withholds(job, idle=True):
                 return (codes.SLOTS_RESERVED,)

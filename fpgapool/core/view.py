@@ -178,6 +178,33 @@ class PoolView:
         """
         return self.accounts is not None and self.accounts.is_full(project)
 
+    def is_lane_held(self, lane: queued.Lane) -> bool:
+        """Return whether the jobs of a lane may get no slot, because of their
+        project or user.
+        """
+        return lane.is_full or self.is_held(lane.project)
+
+    def may_follow(self, lane: queued.Lane, job: model.Job) -> bool:
+        """Return whether the jobs of a lane may get the slot that a job gives
+        back.
+        """
+        is_own = lane.project == job.project
+        return (is_own or not self.is_held(lane.project)) and (
+            not lane.is_full or (is_own and lane.user == job.user)
+        )
+
+    def is_job_held(self, job: model.Job) -> bool:
+        """Return whether a job may get no slot, because of its project or
+        user.
+        """
+        accounts = self.accounts
+        if accounts is None:
+            return False
+        project = job.project
+        return accounts.is_full(project) or (
+            bool(accounts.users) and accounts.is_user_full(project, job.user)
+        )
+
     # -- for the pool ----------------------------------------------------
 
     def take_generation(self) -> int:
@@ -201,7 +228,7 @@ class PoolView:
         if self.accounts is None:
             return
         project = record.job.project
-        was_held = self.is_held(project)
+        was_held = self.is_job_held(record.job)
         self.accounts.take_back(project, hold)
         record.paid_bytes = hold.paid_bytes
         if was_held:

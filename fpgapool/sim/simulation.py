@@ -166,6 +166,7 @@ def run(
         fair_share
         or preempts
         or scenario.budgets
+        or scenario.users
         or any(job.priority for job in scenario.jobs)
     ):
         strategy = shared.SharedStrategy(
@@ -370,6 +371,13 @@ class _Simulation:
         self._limits = events.SessionLimitsChanged(
             len(self._slots) + 1,
             priorities=tuple(scenario.max_priorities.items()),
+            of_users=tuple(
+                (
+                    tenant,
+                    model.UserRule(users.sessions_per_user, users.user_turns),
+                )
+                for tenant, users in scenario.users.items()
+            ),
         )
         # The claims of jobs, corrected, or replaced as too small.
         self._claims: dict[int, float] = {}
@@ -888,6 +896,7 @@ def _model_job(
         deadline_s=job.deadline_at_s,
         affinity_key=job.app,
         correction=correction,
+        user=job.user,
     )
 
 

@@ -104,7 +104,8 @@ class BorderChoice:
             for _, lane in jobs.lanes[project].ranked():
                 yield from self._fitting(lane)
         if project in jobs.urgent:
-            yield from self._fitting(jobs.urgent[project])
+            for _, lane in jobs.urgent[project].ranked():
+                yield from self._fitting(lane)
 
     def _fitting(self, lane: queued.Lane) -> abc.Iterator[queued.JobRecord]:
         """Yield the jobs of a lane for which no slot is idle.
@@ -113,6 +114,8 @@ class BorderChoice:
         """
         view, slot = self._view, self._slot
         first_will_do = not (self._inner.deadlines_preempt or lane.urgent)
+        if not view.may_follow(lane, self._holder.job):
+            return
         for group in lane.groups():
             if (
                 not group.count

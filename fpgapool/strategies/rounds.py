@@ -6,16 +6,23 @@ import bisect
 import typing
 from collections import abc
 
+from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import limits
 from fpgapool.core.queues import queued
+from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
+from fpgapool.core.queues import users as project_users
 
 # There are few sets of shapes that are idle at once, and most are of one
 # shape.
 _MAX_FIRST = 8
+# Number of users of a project that compete at once if they take no turns. Each
+# has a lane, which each change of the project puts in its place again.
+_USERS = 16
 
 
 def serve_together(
@@ -33,8 +40,7 @@ def serve_together(
         view.jobs.show(queued.together(allowed))
         for choice in inner.assign(view, now):
             yield choice
-            project = view.record(choice.job_id).job.project
-            if view.is_held(project) or _has_ranks(view, project):
+            if _is_changed(view, view.record(choice.job_id).job):
                 break
         else:
             if not view.jobs.ranked:
@@ -53,25 +59,58 @@ def _allowed(
     ]
     if not view.jobs.ranked:
         return [lane for lane in allowed if lane.size]
-    return [
-        lane
-        for first in allowed
-        if (lane := _highest(view, first, done)) is not None
-    ]
+    return [lane for first in allowed for lane in _highest(view, first, done)]
 
 
 def _highest(
     view: pool_view.PoolView,
     first: queued.Lane,
     done: abc.Set[queued.Lane],
-) -> queued.Lane | None:
-    """Return a project's lane of the highest priority that may get a slot."""
+) -> list[queued.Lane]:
+    """Return a project's lanes of the highest priority that may get a slot.
+
+    If the project tells its users apart, each has a lane; if they take turns,
+    only the one whose turn it is.
+    """
     if not first.ranks:
-        return first if _may_gain(view, first, done) else None
+        return [first] if _may_gain(view, first, done) else []
+    if first.users is not None:
+        return _of_users(view, first, first.users, done)
     for _, lane in first.ranked():
         if _may_gain(view, lane, done):
-            return lane
-    return None
+            return [lane]
+    return []
+
+
+def _of_users(
+    view: pool_view.PoolView,
+    first: queued.Lane,
+    users: project_users.Users,
+    done: abc.Set[queued.Lane],
+) -> list[queued.Lane]:
+    """Return the lanes of the users of a project that may get a slot.
+
+    Urgent jobs do not wait for their users' turns.
+    """
+    if first.urgent:
+        return [
+            lane
+            for lane in first.ranks.values()
+            if not lane.is_full and _may_gain(view, lane, done)
+        ]
+    found: list[queued.Lane] = []
+    highest = 0
+    for rank in users.in_turn():
+        priority = rank[0]
+        if found and priority < highest:
+            break
+        lane = first.ranks[rank]
+        if _may_gain(view, lane, done):
+            found.append(lane)
+            highest = priority
+            if users.rule.in_turns or len(found) == _USERS:
+                break
+    return found
 
 
 def _may_gain(
@@ -82,11 +121,19 @@ def _may_gain(
     )
 
 
-def _has_ranks(view: pool_view.PoolView, project: str) -> bool:
-    """Return whether a project's next slot may go to another priority."""
+def _is_changed(view: pool_view.PoolView, job: model.Job) -> bool:
+    """Return whether other jobs of a job's project may get the next slot.
+
+    They may if it has reached a limit, or its next slot may go to another
+    priority or user.
+    """
+    if view.is_held(job.project):
+        return True
     if not view.jobs.ranked:
         return False
-    first = view.jobs.lanes.get(project)
+    if view.is_job_held(job):
+        return True
+    first = view.jobs.lanes.get(job.project)
     return first is not None and bool(first.ranks)
 
 
@@ -95,7 +142,7 @@ class Rivals:
     """The first projects that may get a slot; all are of one round.
 
     :ivar keys: their places, in order.
-    :ivar shown: each project's lane of the highest priority, in this order.
+    :ivar shown: each project's lanes of the highest priority, in this order.
     :ivar end: no other project before this place may get a slot.
     :ivar changed: the projects to be considered again.
     :ivar round: the pool's round in which they were found.
@@ -104,6 +151,7 @@ class Rivals:
     """
 
     __slots__ = (
+        "_counts",
         "_key_of",
         "changed",
         "depends_on_slots",
@@ -116,25 +164,42 @@ class Rivals:
     def __init__(self, end: ordered.Key) -> None:
         self.keys: list[ordered.Key] = []
         self._key_of: dict[str, ordered.Key] = {}
+        # How many lanes the projects have that do not have one.
+        self._counts: dict[str, int] = {}
         self.shown = queued.Together()
         self.end = end
         self.round = -1
         self.changed: set[str] = set()
         self.depends_on_slots = False
 
-    def add(self, key: ordered.Key, lane: queued.Lane) -> None:
+    def add(self, key: ordered.Key, lanes: list[queued.Lane]) -> None:
         place = bisect.bisect_left(self.keys, key)
+        start = self._start(place) if self._counts else place
         self.keys.insert(place, key)
         self._key_of[key[-1]] = key
-        self.shown.insert(place, lane)
+        if len(lanes) > 1:
+            self._counts[key[-1]] = len(lanes)
+        for lane in lanes:
+            self.shown.insert(start, lane)
+            start += 1
 
     def drop(self, project: str) -> None:
         """Remove a project if it is among them."""
         key = self._key_of.pop(project, None)
         if key is not None:
             place = bisect.bisect_left(self.keys, key)
+            if not self._counts:
+                del self.keys[place]
+                self.shown.remove(place)
+                return
+            start = self._start(place)
             del self.keys[place]
-            self.shown.remove(place)
+            for _ in range(self._counts.pop(project, 1)):
+                self.shown.remove(start)
+
+    def _start(self, place: int) -> int:
+        """Return where the lanes of the project at a place begin."""
+        return sum(self._counts.get(key[-1], 1) for key in self.keys[:place])
 
     def drop_last(self) -> None:
         self.end = self.keys[-1]
@@ -188,11 +253,9 @@ class Rounds:
     def _is_over(self, choice: strategy.Choice) -> bool:
         """Return whether the project that got a slot may get no other yet."""
         view = self.view
-        project = view.record(choice.job_id).job.project
-        return (
-            self._accounts.has_to_wait(project)
-            or view.is_held(project)
-            or _has_ranks(view, project)
+        job = view.record(choice.job_id).job
+        return self._accounts.has_to_wait(job.project) or _is_changed(
+            view, job
         )
 
     def _find(self, cursor: ordered.Key) -> Rivals:
@@ -212,7 +275,7 @@ class Rounds:
         if accounts.changed:
             for shapes, rivals in list(self._first.items()):
                 rivals.changed |= accounts.changed
-                if len(rivals.changed) > sharing.MAX_CHANGED:
+                if len(rivals.changed) > limits.MAX_CHANGED:
                     del self._first[shapes]
             accounts.changed.clear()
         shapes = tuple(self.view.slots.idle_shapes())
@@ -259,7 +322,7 @@ class Rounds:
             rivals.end = (*account.key, 0)
             self._consider(rivals, account)
 
-    def _consider(self, rivals: Rivals, account: sharing.Account) -> None:
+    def _consider(self, rivals: Rivals, account: share_tree.Account) -> None:
         """Add a project if it may get a slot."""
         first = self.view.jobs.lanes[account.project]
         for lane in (first, *first.ranks.values()):
@@ -269,5 +332,5 @@ class Rounds:
         if self.view.is_held(account.project):
             return
         highest = _highest(self.view, first, self._done)
-        if highest is not None:
+        if highest:
             rivals.add(account.key, highest)

@@ -124,6 +124,8 @@ class SharedStrategy(strategy.Strategy):
             if self._fair:
                 yield from self._rounds_of(view).serve_all(now)
             else:
+                if view.accounts is not None and view.accounts.users:
+                    view.accounts.charge_waiting()
                 yield from rounds.serve_together(
                     self.inner, view, now, view.jobs.lanes
                 )

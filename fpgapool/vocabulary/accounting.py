@@ -19,6 +19,10 @@ QUOTAS: typing.Final = {
     "queued_bytes": "Total bytes that waiting requests claim.",
     "live_per_user": "Sessions of one user in the project, waiting or with a"
     " slot. Further requests of that user are refused; `in_use` is always 0.",
+    "sessions_per_user": "Sessions of one user in the project with a slot."
+    " Further sessions of that user wait; `in_use` is always 0.",
+    "user_turns": "1: the users of the project take turns; 0: they do not;"
+    " `in_use` is always 0.",
     "bitstream_bytes": "Total bytes of the project's bitstreams.",
     "groups": "Groups. Further groups are refused.",
     "group_slots": "Slots to which the project's groups may grow.",
@@ -31,6 +35,8 @@ QUOTAS: typing.Final = {
 #: Versions of the REST API from which on it has a resource that 1.0 has not.
 QUOTAS_SINCE: typing.Final = {
     "live_per_user": (1, 3),
+    "sessions_per_user": (1, 3),
+    "user_turns": (1, 3),
     "reservation_slots": (1, 3),
 }
 #: The value of a limit that means unlimited.
@@ -298,6 +304,26 @@ BEFORE = fields.Fields(
         "Whether all were counted: if not, there are more of `own` or"
         " `others`.",
     ),
+    fields.shown(
+        "users_before",
+        fields.COUNT,
+        "Other users of its project whose turn is before that of its user;"
+        " null: they take no turns.",
+        default=None,
+    ),
+    fields.shown(
+        "user_slots",
+        fields.COUNT,
+        "Slots of the project that its user has; null: the project neither"
+        " limits its users nor lets them take turns.",
+        default=None,
+    ),
+    fields.shown(
+        "user_limit",
+        fields.COUNT,
+        "Slots that its user may have; null: no limit.",
+        default=None,
+    ),
 )
 
 
@@ -320,6 +346,7 @@ def share_sentences(share: Mapping[str, typing.Any]) -> Iterator[str]:
         yield "It has all slots that its quota of sessions allows."
     if share["session"] is not None:
         yield _before_sentence(share["session"])
+        yield from _user_sentences(share["session"])
         yield f"{_capital(CHOSEN_BY[share['chosen_by']])}."
 
 
@@ -401,6 +428,21 @@ def _before_sentence(before: Mapping[str, typing.Any]) -> str:
     if before["own"] is None:
         text += f" It competes with {before['competing'] - 1} others."
     return text
+
+
+def _user_sentences(before: Mapping[str, typing.Any]) -> Iterator[str]:
+    """Say where the user of a session stands among those of its project."""
+    slots, limit = before.get("user_slots"), before.get("user_limit")
+    if slots is None:
+        return
+    if limit is not None and slots >= limit:
+        yield (
+            f"Its user has {units.count_text(slots, 'slot')}, which is all"
+            " that one user of the project may have."
+        )
+    elif before["users_before"] is not None:
+        place = before["users_before"] + 1
+        yield f"Users of its project take turns; its own is number {place}."
 
 
 def _capital(text: str) -> str:

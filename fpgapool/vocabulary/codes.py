@@ -347,6 +347,11 @@ PROJECT_SESSION_LIMIT = _code(
     "The project holds as many slots as its quota allows.",
     waits=True,
 )
+USER_SESSION_LIMIT = _code(
+    "USER_SESSION_LIMIT",
+    "The user holds as many slots of the project as its quota allows.",
+    waits=True,
+)
 UNKNOWN_JOB = _code(
     "UNKNOWN_JOB", "The scheduler does not know the session yet.", waits=True
 )

@@ -604,10 +604,13 @@ def _check_lanes(view: pool_view.PoolView) -> None:
                 sizes = [group.count for group in lane.groups()]
                 _equal("size of a lane", lane.size, sum(sizes))
                 _equal("arrivals", lane.arrived, {})
+                _equal("users", lane.users, first.users)
                 if not lane.size and (priority or not first.ranks):
                     _equal("empty lane", (project, urgent), (None, False))
-    ranks = [lane.ranks for lane in jobs.lanes.values()]
-    _equal("ranked", jobs.ranked, sum(map(len, ranks)))
+            if first.users is not None:
+                _equal("main lane", first.size, 0)
+    mains = (*jobs.lanes.values(), *jobs.urgent.values())
+    _equal("ranked", jobs.ranked, sum(len(lane.ranks) for lane in mains))
     _equal("shown", jobs.shown, jobs.lanes[None])
     for record in jobs.records.values():
         if record.group is None:
@@ -615,7 +618,11 @@ def _check_lanes(view: pool_view.PoolView) -> None:
         lane = record.group.lane
         project = record.job.project
         _equal("urgent", lane.urgent, record.urgent)
-        if not lane.urgent and lane.project is not None:
+        if lane.users is not None:
+            lanes = jobs.urgent if lane.urgent else jobs.lanes
+            rank = (0 if lane.urgent else record.job.priority, record.job.user)
+            _equal("rank", lanes[lane.project].ranks[rank], lane)
+        elif not lane.urgent and lane.project is not None:
             ranked = dict(jobs.lanes[lane.project].ranked())
             _equal("rank", ranked[record.job.priority], lane)
         _equal(
@@ -639,6 +646,7 @@ def _check_accounts(
         sessions,
         _nonzero({p: len(a.holds) for p, a in known.items()}),
     )
+    _check_users(view, accounts)
     if not accounts.options.fair:
         return
     waiting_projects = set(view.jobs.lanes) - {None}
@@ -655,6 +663,33 @@ def _check_accounts(
             raise InvariantError(
                 f"{account.project} has {account.left_bytes} bytes left"
             )
+
+
+def _check_users(view: pool_view.PoolView, accounts: sharing.Accounts) -> None:
+    """Users are told apart where they should be, and counted correctly."""
+    for main in (*view.jobs.lanes.values(), *view.jobs.urgent.values()):
+        if main.project is not None:
+            users = accounts.users_of(main.project)
+            _equal(f"users of {main.project}", main.users, users)
+    for project, users in accounts.users.items():
+        _equal("rule", users.rule, accounts.user_rule(project))
+        held = _count(
+            hold.record.job.user
+            for hold in accounts.holds_of(project)
+            if hold.record is not None
+        )
+        _equal(f"slots of the users of {project}", users._slots, held)
+        main = view.jobs.lanes.get(project)
+        ranks = set() if main is None else set(main.ranks)
+        _equal(
+            f"users of {project} in turn",
+            sorted(users.in_turn()),
+            sorted(rank for rank in ranks if not users.is_full(rank[1])),
+        )
+        urgent = view.jobs.urgent.get(project)
+        lanes = len(ranks) + (0 if urgent is None else len(urgent.ranks))
+        _equal(f"lanes of the users of {project}", users.lanes, lanes)
+        _equal(f"users of {project} are idle", users.is_idle, False)
 
 
 def _check_tree(accounts: sharing.Accounts) -> None:

@@ -49,6 +49,7 @@ from fpgapool.core import model
 from fpgapool.core.calendar import plan as plans
 from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
+from fpgapool.core.queues import users as project_users
 from fpgapool.core.rules import admission
 from fpgapool.core.rules import holders
 from fpgapool.core.rules import members as core_members
@@ -278,6 +279,13 @@ def claim_charged_twice() -> None:
 def the_part_of_who_left_is_kept() -> None:
     share_tree.Node.exit = (  # type: ignore[method-assign]
         lambda _node, _units: None
+    )
+
+
+@_bug("a user has more slots than its limit")
+def users_at_their_limits_get_slots() -> None:
+    project_users.Users.is_full = (  # type: ignore[method-assign]
+        lambda *_args: False
     )
 
 

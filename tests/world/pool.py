@@ -61,6 +61,7 @@ from tests.world import schedule as schedules
 from tests.world import share_trees
 from tests.world import sockets
 from tests.world import system
+from tests.world import users
 
 #: Short, so that a fault and what comes of it fit into a minute.
 OPTIONS: dict[str, dict[str, object]] = {
@@ -369,6 +370,10 @@ class Pool:
             for group, found in share_trees.OPTIONS.items():
                 more[group] = {**more.get(group, {}), **found}
             share_trees.install(kernel)
+        if users.are_told_apart(kernel.seed):
+            for group, found in users.OPTIONS.items():
+                more[group] = {**more.get(group, {}), **found}
+            users.install()
         self.configurations = {
             name: configuration(name, directory, self.keys, policy, more)
             for name in names

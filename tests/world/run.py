@@ -52,6 +52,7 @@ from tests.world import preemption
 from tests.world import schedule as schedules
 from tests.world import sets
 from tests.world import system
+from tests.world import users
 from tests.world import visits
 
 _Key = typing.TypeVar("_Key")
@@ -173,6 +174,8 @@ class World:
             self.budgets.install()
         if schedule.sets:
             sets.Watcher(self.watcher).install()
+        if users.are_told_apart(schedule.seed):
+            users.Watcher(self.watcher).install()
         if schedule.reserves:
             calendar.Watcher(
                 self.watcher, lambda: _stored(self.pool.database)

@@ -162,8 +162,10 @@ def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
         "group_clients": len(use.group_clients),
         # Each user has a part of its own.
         "live_per_user": 0,
-        # Sessions do not use up a priority.
+        "sessions_per_user": 0,
+        # Sessions do not use these up.
         "max_priority": 0,
+        "user_turns": 0,
         "reservation_slots": sum(
             one.slots for one in use.reservations if not one.is_over
         ),

@@ -14,12 +14,14 @@ Nothing here deals with slots, or decides which job gets one.
     The same jobs with their applications, for affinity.
 ``columns``
     The same jobs as vectors, for strategies that compare all pairs.
+``limits``
+    Which projects may get slots at all.
 ``overruns``
     How far jobs exceeded their claims lately.
 ``share_tree``
     What projects get in a round if domains and projects form a tree.
 ``sharing``
-    Rounds between projects, and their limits.
+    Rounds between projects.
 ``thresholds``
     Bounds of the priority queues of workload-aware strategies.
 """

@@ -10,6 +10,7 @@ from fpgapool.core import native
 from fpgapool.core.queues import queued
 from fpgapool.core.queues import sharing
 from fpgapool.core.queues import times
+from fpgapool.core.queues import users as project_users
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -21,7 +22,8 @@ class Lanes:
         may get the next slot.
     :ivar lanes: lanes by project; the lane of None always exists.
     :ivar urgent: the lanes of jobs that go first, by project.
-    :ivar ranked: number of lanes for jobs with priorities other than 0.
+    :ivar ranked: number of lanes besides the main ones of their projects: for
+        jobs with priorities other than 0, and of users.
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class Lanes:
         for lane in self.lanes.values():
             yield lane
             yield from lane.ranks.values()
-        yield from self.urgent.values()
+        for lane in self.urgent.values():
+            yield lane
+            yield from lane.ranks.values()
 
     def all_groups(self) -> abc.Iterator[queued.JobGroup]:
         for lane in self.all_lanes():
@@ -89,15 +93,43 @@ class Lanes:
         lanes = self.urgent if record.urgent else self.lanes
         lane = lanes.get(project)
         if lane is None:
-            lane = lanes[project] = queued.Lane(project, record.urgent)
+            lane = lanes[project] = queued.Lane(
+                project, record.urgent, self._users_of(project)
+            )
             if self._accounts and project is not None and not record.urgent:
                 self._accounts.join(project)
+        if lane.users is not None:
+            return self._users_lane(lane, record)
         priority = record.job.priority
         if priority and project is not None and not record.urgent:
-            if priority not in lane.ranks:
-                lane.ranks[priority] = queued.Lane(project, False)
+            rank = (priority, "")
+            if rank not in lane.ranks:
+                lane.ranks[rank] = queued.Lane(project, False)
                 self.ranked += 1
-            return lane.ranks[priority]
+            return lane.ranks[rank]
+        return lane
+
+    def _users_of(self, project: str | None) -> project_users.Users | None:
+        if self._accounts is None or project is None:
+            return None
+        return self._accounts.users_of(project)
+
+    def _users_lane(
+        self, main: queued.Lane, record: queued.JobRecord
+    ) -> queued.Lane:
+        """Return the lane of a job of a project that tells users apart."""
+        priority, user = record.job.rank
+        rank = (0 if record.urgent else priority, user)
+        lane = main.ranks.get(rank)
+        if lane is None:
+            lane = main.ranks[rank] = queued.Lane(
+                main.project, main.urgent, main.users, user
+            )
+            self.ranked += 1
+            if main.users is not None:
+                main.users.lanes += 1
+                if not main.urgent:
+                    main.users.join(rank)
         return lane
 
     def _see_urgency(self, record: queued.JobRecord, now: float) -> None:
@@ -109,19 +141,35 @@ class Lanes:
             # Urgent jobs precede all others, whatever the strategy's key.
             record.key = (-math.inf, record.job.arrival_s, record.job.id)
 
-    def _drop_lane(self, lane: queued.Lane, priority: int) -> None:
+    def _drop_lane(self, lane: queued.Lane, job: model.Job) -> None:
         """Remove an empty lane, and its project if none of its jobs wait."""
         project = lane.project
         lanes = self.urgent if lane.urgent else self.lanes
         first = lanes[project]
         if lane is not first:
-            del first.ranks[priority]
+            rank = (0 if lane.urgent else job.priority, lane.user)
+            del first.ranks[rank]
             self.ranked -= 1
+            if lane.users is not None:
+                self._leave_users(lane, lane.users, rank)
         if first.size or first.ranks:
             return
         del lanes[project]
         if self._accounts and project is not None and not lane.urgent:
             self._accounts.leave(project)
+
+    def _leave_users(
+        self,
+        lane: queued.Lane,
+        users: project_users.Users,
+        rank: project_users.Rank,
+    ) -> None:
+        """Note that none of a user's jobs wait in a lane any more."""
+        users.lanes -= 1
+        if not lane.urgent:
+            users.leave(rank)
+        if self._accounts is not None and lane.project is not None:
+            self._accounts.forget_users(lane.project)
 
     def _note_change(self, lane: queued.Lane) -> None:
         """Note that a group got another first job, or lost its last one."""

@@ -3,14 +3,17 @@
 """Waiting jobs: groups that fit the same slots, and lanes of groups."""
 
 import heapq
+import operator
 import typing
 from collections import abc
 
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
+from fpgapool.core.queues import users as project_users
 
 _NOTHING: frozenset[model.SlotId] = frozenset()
+_RANK = operator.itemgetter(0)
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -257,12 +260,30 @@ class Lane(Shown):
     :ivar urgent: whether its jobs have waited for ``max_wait_s`` and go first.
     :ivar by_needs: their groups, by shapes, avoided slots and accelerator.
     :ivar ranks: lanes of the project's jobs with priorities other than 0, by
-        priority. Only the project's main lane has them.
+        rank. Only the project's main lane has them. If the project tells its
+        users apart, they have all of its jobs; the urgent ones have priority 0
+        there.
+    :ivar users: the users of the project, if it tells them apart.
+    :ivar user: whose jobs these are, if it does.
     """
 
-    __slots__ = ("by_needs", "project", "ranks", "size", "urgent")
+    __slots__ = (
+        "by_needs",
+        "project",
+        "ranks",
+        "size",
+        "urgent",
+        "user",
+        "users",
+    )
 
-    def __init__(self, project: str | None, urgent: bool) -> None:
+    def __init__(
+        self,
+        project: str | None,
+        urgent: bool,
+        users: project_users.Users | None = None,
+        user: str = "",
+    ) -> None:
         self.by_needs: dict[
             tuple[model.Shapes, frozenset[model.SlotId], str], JobGroup
         ] = {}
@@ -270,15 +291,31 @@ class Lane(Shown):
         self.project = project
         self.urgent = urgent
         self.size = 0
-        self.ranks: dict[int, Lane] = {}
+        self.ranks: dict[project_users.Rank, Lane] = {}
+        self.users = users
+        self.user = user
 
     @property
     def count(self) -> int:
         return self.size
 
+    @property
+    def is_full(self) -> bool:
+        """Whether its user has reached its limit."""
+        return self.users is not None and self.users.is_full(self.user)
+
     def ranked(self) -> list[tuple[int, "Lane"]]:
-        """Return the lanes with their priorities, the highest first."""
-        return sorted({0: self, **self.ranks}.items(), reverse=True)
+        """Return the lanes with their priorities, the highest first.
+
+        Those of users at their limits are among them.
+        """
+        ranks = {(0, ""): self} if self.users is None else {}
+        return [
+            (priority, lane)
+            for (priority, _), lane in sorted(
+                {**ranks, **self.ranks}.items(), key=_RANK, reverse=True
+            )
+        ]
 
     def groups(self) -> abc.Collection[JobGroup]:
         return self.by_needs.values()

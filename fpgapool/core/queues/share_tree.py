@@ -14,7 +14,10 @@ import math
 import typing
 from collections import abc
 
+from fpgapool.core import model
 from fpgapool.core import native
+from fpgapool.core import ordered
+from fpgapool.core.topology import slots
 
 #: Maximum number of nodes above a project.
 MAX_DEPTH = 16
@@ -208,6 +211,42 @@ class Node(Meter):
         self.round, self.left_bytes = self.after(cost_bytes, share_bytes)
         self.share_bytes = share_bytes
         return share_bytes
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class Account(Meter):
+    """The account of one project.
+
+    :ivar place: its place among the projects of the same round.
+    :ivar node: the node above it; None: there is no tree.
+    :ivar units: its weight below that node, in millionths.
+    :ivar expires: whether it is forgotten when its debts are paid.
+    """
+
+    __slots__ = (
+        "expires",
+        "holds",
+        "node",
+        "place",
+        "project",
+        "units",
+        "waits",
+    )
+
+    def __init__(self, project: str, share_bytes: float) -> None:
+        super().__init__(share_bytes)
+        self.project = project
+        self.place = 0
+        self.waits = False
+        self.holds: dict[model.SlotId, slots.Hold] = {}
+        self.node: Node | None = None
+        self.units = 0
+        self.expires = False
+
+    @property
+    def key(self) -> ordered.Key:
+        """Its place among the waiting projects."""
+        return (self.round, self.place, self.project)
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)

@@ -18,10 +18,11 @@ import math
 import operator
 from collections import abc
 
-from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
+from fpgapool.core.queues import limits
 from fpgapool.core.queues import share_tree
+from fpgapool.core.queues import users as project_users
 from fpgapool.core.topology import slots
 
 DEFAULT_QUANTUM_BYTES = 4 * 2**30
@@ -33,8 +34,6 @@ CHARGE_INTERVAL_S = 1.0
 #: slots find a job of their own host, and the search is still short.
 BREADTH = 64
 
-#: Number of changed projects after which all are searched again.
-MAX_CHANGED = 4096
 _KEY = operator.attrgetter("key")
 
 
@@ -68,69 +67,18 @@ def _check_positive(what: str, value: float) -> None:
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
-class Account(share_tree.Meter):
-    """The account of one project.
-
-    :ivar place: its place among the projects of the same round.
-    :ivar node: the node above it; None: there is no tree.
-    :ivar units: its weight below that node, in millionths.
-    :ivar expires: whether it is forgotten when its debts are paid.
-    """
-
-    __slots__ = (
-        "expires",
-        "holds",
-        "node",
-        "place",
-        "project",
-        "units",
-        "waits",
-    )
-
-    def __init__(self, project: str, share_bytes: float) -> None:
-        super().__init__(share_bytes)
-        self.project = project
-        self.place = 0
-        self.waits = False
-        self.holds: dict[model.SlotId, slots.Hold] = {}
-        self.node: share_tree.Node | None = None
-        self.units = 0
-        self.expires = False
-
-    @property
-    def key(self) -> ordered.Key:
-        """Its place among the waiting projects."""
-        return (self.round, self.place, self.project)
-
-
-@native.mypyc_attr(allow_interpreted_subclasses=True)
-class Accounts:
+class Accounts(limits.Limits):
     """The projects that have jobs, slots or debts.
 
     :ivar round: the current round: that of the last slot given in turn.
-    :ivar changed: the waiting projects whose place, jobs or limit may have
-        changed since the set was last cleared.
-    :ivar all_changed: number of times that any project may have changed,
-        whether or not ``changed`` has it.
-    :ivar turns: the turns of projects for which it is not NORMAL.
-    :ivar serves_last: whether the projects whose turn is LAST may get slots.
     """
 
     def __init__(self, options: ShareOptions) -> None:
+        super().__init__()
         self.options = options
         self.now_s = 0.0
         self.round = 0
-        self.changed: set[str] = set()
-        self.all_changed = 0
-        self.turns: dict[str, model.Turn] = {}
-        self.serves_last = False
-        self._held_back: set[str] = set()
-        self._default_limit: int | None = None
-        self._limits: dict[str, int | None] = {}
-        self._default_priority: int | None = 0
-        self._priorities: dict[str, int | None] = {}
-        self._accounts: dict[str, Account] = {}
-        self._holding: dict[str, Account] = {}
+        self._holding: dict[str, share_tree.Account] = {}
         self._places = ordered.SortedKeys()
         self._last_place = 0
         self._charged_at_s = -math.inf
@@ -138,106 +86,13 @@ class Accounts:
         # (round, project) of accounts that neither wait nor have slots.
         self._expiring: list[tuple[int, str]] = []
 
-    def all(self) -> list[Account]:
-        return list(self._accounts.values())
-
-    # -- limits ----------------------------------------------------------
-
-    def set_limits(
-        self,
-        default: int | None,
-        of_projects: abc.Iterable[tuple[str, int | None]],
-    ) -> None:
-        """Set how many slots projects may have."""
-        self._default_limit = default
-        self._limits = dict(of_projects)
-        self.all_changed += 1
-
-    def set_priorities(
-        self,
-        default: int | None,
-        of_projects: abc.Iterable[tuple[str, int | None]],
-    ) -> None:
-        """Set the highest priorities that count against other projects."""
-        self._default_priority = default
-        self._priorities = dict(of_projects)
-
-    def priority_of(self, job: model.Job) -> int:
-        """Return a job's priority as it counts against other projects."""
-        limit = self._priorities.get(job.project, self._default_priority)
-        return job.priority if limit is None else min(job.priority, limit)
-
-    def limit_of(self, project: str) -> int | None:
-        """Return how many slots a project may have; None: no limit."""
-        return self._limits.get(project, self._default_limit)
-
-    def set_turn(self, project: str, turn: model.Turn) -> None:
-        """Set when a project may get slots."""
-        if turn is model.Turn.NORMAL:
-            self.turns.pop(project, None)
-        else:
-            self.turns[project] = turn
-        self.all_changed += 1
-
-    def serve_last(self, serves: bool) -> None:
-        """Let the projects whose turn is LAST get slots, or not."""
-        self.serves_last = serves
-        self.all_changed += 1
-
-    def is_passed(self, project: str | None) -> bool:
-        """Return whether it is not a project's turn."""
-        if not self.turns or project is None:
-            return False
-        turn = self.turns.get(project)
-        return turn is not None and not (
-            self.serves_last and turn is model.Turn.LAST
-        )
-
-    def is_full(self, project: str | None) -> bool:
-        """Return whether a project may get no slot, because it is not its
-        turn, or because it has reached its limit.
-        """
-        if project is None:
-            return False
-        if self.turns and self.is_passed(project):
-            return True
-        limit = self.limit_of(project)
-        return limit is not None and (
-            self.sessions(project) >= limit or project in self._held_back
-        )
-
-    def is_at_limit(self, project: str) -> bool:
-        """Return whether a project has as many slots as it may have."""
-        limit = self.limit_of(project)
-        return limit is not None and self.sessions(project) >= limit
-
-    def hold_back(self, projects: set[str]) -> bool:
-        """Give projects with limits no slots, because a set of theirs waits.
-
-        :returns: whether there are others than before.
-        """
-        changed = projects ^ self._held_back
-        self._held_back = projects
-        for project in changed:
-            self.note_change(project)
-        return bool(changed)
-
-    def sessions(self, project: str) -> int:
-        """Return the number of slots that a project has."""
-        account = self._accounts.get(project)
-        return 0 if account is None else len(account.holds)
-
-    def holds_of(self, project: str) -> list[slots.Hold]:
-        """Return the slots that a project has."""
-        account = self._accounts.get(project)
-        return [] if account is None else list(account.holds.values())
-
     def lane_of(self, project: str) -> str | None:
         """Return the project if its jobs get their own lane; else None."""
         if (
             self.options.fair
             or self.limit_of(project) is not None
             or project in self.turns
+            or self.user_rule(project).is_set
         ):
             return project
         return None
@@ -298,7 +153,9 @@ class Accounts:
         shares_bytes += self.share_bytes(project)
         return shares_bytes / self.options.quantum_bytes
 
-    def _enter(self, account: Account, tree: share_tree.Tree) -> None:
+    def _enter(
+        self, account: share_tree.Account, tree: share_tree.Tree
+    ) -> None:
         """Count a project among those that divide a node's share."""
         node = account.node = tree.above(account.project)
         account.units = tree.units(account.project)
@@ -306,19 +163,12 @@ class Accounts:
 
     # -- rounds ----------------------------------------------------------
 
-    def note_change(self, project: str) -> None:
-        """Note that a project's place, jobs or limit may have changed."""
-        if len(self.changed) == MAX_CHANGED:
-            self.changed.clear()
-            self.all_changed += 1
-        self.changed.add(project)
-
-    def waiting(self, project: str) -> Account | None:
+    def waiting(self, project: str) -> share_tree.Account | None:
         """Return a project's account if it waits."""
         account = self._accounts.get(project)
         return account if account is not None and account.waits else None
 
-    def first_from(self, cursor: ordered.Key) -> Account | None:
+    def first_from(self, cursor: ordered.Key) -> share_tree.Account | None:
         """Return the first waiting project at or after this place."""
         key = self._places.at_or_after(cursor)
         return None if key is None else self._accounts[key[-1]]
@@ -388,6 +238,12 @@ class Accounts:
         self._holding[project] = account
         if len(account.holds) == self.limit_of(project):
             self.note_change(project)
+        if self._tells_users and hold.record is not None:
+            users = self.users_of(project)
+            if users is not None:
+                rank = hold.record.job.rank
+                users.give(rank, claimed_bytes, in_turn=in_round)
+                self.note_change(project)
         if not self.options.fair:
             return
         if account.round < self.round:
@@ -407,9 +263,25 @@ class Accounts:
         del account.holds[hold.slot_id]
         if not account.holds:
             del self._holding[project]
-        if self.options.fair:
+        if self.users:
+            self._take_from_user(account, hold)
+        elif self.options.fair:
             self._take(account, hold.charge(self.now_s))
         self._forget(account)
+
+    def _take_from_user(
+        self, account: share_tree.Account, hold: slots.Hold
+    ) -> None:
+        """Charge the rest of a slot's cost, and count it no longer."""
+        project = account.project
+        users = self.users.get(project)
+        cost_bytes = self._due(users, hold)
+        if users is not None and hold.record is not None:
+            users.take_back(hold.record.job.user)
+            self.forget_users(project)
+            self.note_change(project)
+        if self.options.fair:
+            self._take(account, cost_bytes)
 
     def charge(self, project: str) -> None:
         """Charge a project for its slots up to now."""
@@ -429,11 +301,20 @@ class Accounts:
             self._forget(account)
 
     def charge_waiting(self) -> None:
-        """Charge waiting projects for held slots, once per interval."""
+        """Charge waiting projects and users for held slots, once per interval.
+
+        Without fair shares between projects, only users are charged.
+        """
         if not self._is_charge_due():
             return
         self._charged_at_s = self.now_s
-        waiting = [each for each in self._holding.values() if each.waits]
+        waiting = [
+            each
+            for each in self._holding.values()
+            if (
+                each.waits if self.options.fair else each.project in self.users
+            )
+        ]
         for account in sorted(waiting, key=_KEY):
             self._charge(account)
 
@@ -461,12 +342,29 @@ class Accounts:
     def _is_charge_due(self) -> bool:
         return self.now_s - self._charged_at_s >= CHARGE_INTERVAL_S
 
-    def _charge(self, account: Account) -> None:
+    def _charge(self, account: share_tree.Account) -> None:
         if account.holds:
             held = account.holds.values()
-            self._take(account, sum(hold.charge(self.now_s) for hold in held))
+            if not self.users:
+                self._take(
+                    account, sum(hold.charge(self.now_s) for hold in held)
+                )
+                return
+            users = self.users.get(account.project)
+            cost_bytes = sum(self._due(users, hold) for hold in held)
+            if self.options.fair:
+                self._take(account, cost_bytes)
 
-    def _take(self, account: Account, cost_bytes: float) -> None:
+    def _due(
+        self, users: project_users.Users | None, hold: slots.Hold
+    ) -> float:
+        """Charge the user of a slot; return what is due of its project."""
+        cost_bytes = hold.charge(self.now_s)
+        if users is not None and hold.record is not None:
+            users.charge(hold.record.job.rank, cost_bytes)
+        return cost_bytes
+
+    def _take(self, account: share_tree.Account, cost_bytes: float) -> None:
         node, share_bytes = account.node, account.share_bytes
         if node is not None:
             share_bytes = node.charge(cost_bytes)
@@ -477,7 +375,10 @@ class Accounts:
             self._move(account, round_)
 
     def _move(
-        self, account: Account, round_: int, place: int | None = None
+        self,
+        account: share_tree.Account,
+        round_: int,
+        place: int | None = None,
     ) -> None:
         """Move a project to a place of a round; None: to its end."""
         if place is None:
@@ -492,18 +393,20 @@ class Accounts:
 
     # -- memory ----------------------------------------------------------
 
-    def _account(self, project: str) -> Account:
+    def _account(self, project: str) -> share_tree.Account:
         account = self._accounts.get(project)
         if account is None:
             share_bytes = self.options.share_bytes(project)
-            account = self._accounts[project] = Account(project, share_bytes)
+            account = self._accounts[project] = share_tree.Account(
+                project, share_bytes
+            )
             if self._tree is not None:
                 self._enter(account, self._tree)
                 share_bytes = self.share_bytes(project)
             account.begin(self.round, share_bytes)
         return account
 
-    def _forget(self, account: Account) -> None:
+    def _forget(self, account: share_tree.Account) -> None:
         """Forget an account of no use, at once or when its debts are paid."""
         if account.waits or account.holds:
             return

@@ -217,7 +217,7 @@ class WaitingJobs(lanes.Lanes):
             del self.avoiding[group]
             lane.drop(group)
         if lane is not self._common and not lane.size:
-            self._drop_lane(lane, record.job.priority)
+            self._drop_lane(lane, record.job)
 
     def _forget_host(
         self, group: queued.JobGroup, host_id: model.HostId

@@ -217,6 +217,16 @@ class Admission:
                 self._jobs.remove(record)
                 self.enqueue(record)
 
+    def move_at_once(
+        self, is_moved: abc.Callable[[queued.JobRecord], bool]
+    ) -> None:
+        """Like :meth:`move`, but first remove all, so that lanes end."""
+        moved = [record for record in self.waiting() if is_moved(record)]
+        for record in moved:
+            self._jobs.remove(record)
+        for record in moved:
+            self.enqueue(record)
+
     def see_shapes(self) -> None:
         """Regroup the waiting jobs after shapes or kept slots changed."""
         view = self._view

@@ -39,9 +39,11 @@ class DueSets:
         self._withheld: list[slots.Slot] = []
         # Sets that were due and incomplete in the last pass.
         self._lacking: list[set_places.SessionSet] = []
-        # In the present pass, slots that are found, and projects without room.
+        # In the present pass, slots that are found, and projects and users
+        # without room.
         self._taken: set[model.SlotId] = set()
         self._full: set[str] = set()
+        self._full_users: dict[str, set[str]] = {}
 
     def put_first(self, one: set_places.SessionSet) -> None:
         """Make a set due, before all others."""
@@ -59,7 +61,7 @@ class DueSets:
         if (
             not self.waiting
             and view.accounts is not None
-            and view.accounts.hold_back(set())
+            and view.accounts.hold_back(set(), {})
         ):
             view.touch_idle()
         self._outcome.pass_due = True
@@ -76,7 +78,7 @@ class DueSets:
         view = self._view
         view.touched.update([slot.host.id for slot in self._withheld])
         self._withheld, self._lacking = [], []
-        self._taken, self._full = set(), set()
+        self._taken, self._full, self._full_users = set(), set(), {}
         counts: collections.Counter[str] = collections.Counter()
         found: list[tuple[int, int, set_places.SessionSet]] = []
         for one in self.waiting:
@@ -102,6 +104,10 @@ class DueSets:
         if not self._has_room(one):
             self._full.add(one.key[0])
             return []
+        users = self._without_room(one)
+        if users:
+            self._full_users.setdefault(one.key[0], set()).update(users)
+            return []
         chosen = self._places.choose(one, self._taken)
         found = [slot for slot in chosen if slot is not None]
         if len(found) == len(one.records) and not any(
@@ -126,9 +132,13 @@ class DueSets:
         return []
 
     def end(self) -> None:
-        """End a pass: projects whose sets lack room get no other slots."""
+        """End a pass: projects and users whose sets lack room get no other
+        slots.
+        """
         accounts = self._view.accounts
-        if accounts is not None and accounts.hold_back(self._full):
+        if accounts is not None and accounts.hold_back(
+            self._full, self._full_users
+        ):
             self._view.touch_idle()
 
     @contextlib.contextmanager
@@ -183,6 +193,18 @@ class DueSets:
             or accounts.sessions(one.key[0]) + len(one.records) <= limit
         )
 
+    def _without_room(self, one: set_places.SessionSet) -> list[str]:
+        """Return the users of a set who may not have so many more slots."""
+        limit = _user_limit(self._view, one)
+        if limit is None or self._view.accounts is None:
+            return []
+        users = self._view.accounts.users_of(one.key[0])
+        return [
+            user
+            for user, count in _of_users(one).items()
+            if users is not None and users.slots_of(user) + count > limit
+        ]
+
     def _compete(
         self, one: set_places.SessionSet, other: set_places.SessionSet
     ) -> bool:
@@ -197,12 +219,19 @@ class DueSets:
 def above_limit(
     view: pool_view.PoolView, one: set_places.SessionSet
 ) -> str | None:
-    """Return why its project may not have so many slots; None: it may."""
+    """Return why a set may not have so many slots; None: it may."""
     count, limit = len(one.records), limit_of(view, one)
-    if limit is None or count <= limit:
-        return None
-    kind = "set" if one.group_id is None else "group"
-    return f"the project may have {limit} slots, the {kind} needs {count}"
+    if limit is not None and count > limit:
+        kind = "set" if one.group_id is None else "group"
+        return f"the project may have {limit} slots, the {kind} needs {count}"
+    limit = _user_limit(view, one)
+    for user, own in _of_users(one).items():
+        if limit is not None and own > limit:
+            return (
+                f"each user of the project may have {limit} slots, the set"
+                f" needs {own} for user {user}"
+            )
+    return None
 
 
 def limit_of(
@@ -211,3 +240,18 @@ def limit_of(
     """Return how many slots a set's project may have; None: no limit."""
     accounts = view.accounts
     return None if accounts is None else accounts.limit_of(one.key[0])
+
+
+def _user_limit(
+    view: pool_view.PoolView, one: set_places.SessionSet
+) -> int | None:
+    """Return how many slots each user may have; None: no limit."""
+    accounts = view.accounts
+    return None if accounts is None else accounts.user_rule(one.key[0]).slots
+
+
+def _of_users(one: set_places.SessionSet) -> collections.Counter[str]:
+    """Return how many sessions of a set each user has; groups have none."""
+    return collections.Counter(
+        record.job.user for record in one.records if record.job.user
+    )

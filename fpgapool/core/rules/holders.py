@@ -458,7 +458,7 @@ class Holders:
             record = hold.record
             if slot is None or record is None:
                 continue
-            if not self._is_waited_for(slot, record.job.project):
+            if not self._is_waited_for(slot, record.job):
                 continue
             if self._view.is_stateless(hold.accelerator):
                 self.make_yield(hold, record, codes.YIELDED)
@@ -471,8 +471,8 @@ class Holders:
         """Take the slot from a stateless holder; its job is queued again."""
         self._revoke(hold, record, reason, instructions.Yield)
 
-    def _is_waited_for(self, slot: slots.Slot, project: str) -> bool:
-        """Return whether a waiting job would get a project's slot if freed."""
+    def _is_waited_for(self, slot: slots.Slot, job: model.Job) -> bool:
+        """Return whether a waiting job would get a job's slot if freed."""
         if slot.reserved_for is not None:
             return slot.is_usable and self._reservations.is_wanted(slot)
         if not slot.up:
@@ -480,10 +480,7 @@ class Holders:
         return self._sets.turns.fits(slot.id, slot.shape) or any(
             group.first() is not None
             and group.fits(slot.id, slot.shape)
-            and (
-                group.lane.project == project
-                or not self._view.is_held(group.lane.project)
-            )
+            and self._view.may_follow(group.lane, job)
             for lane in self._view.jobs.all_lanes()
             for group in lane.groups_for(slot.shape)
         )

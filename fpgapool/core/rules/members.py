@@ -476,7 +476,7 @@ class Members:
         """Yield the queues of sessions that fit no idle slot."""
         view = self._view
         for lane in view.jobs.all_lanes():
-            if view.is_held(lane.project):
+            if view.is_lane_held(lane):
                 continue
             for group in lane.groups():
                 if not view.has_idle(group) and any(

@@ -147,6 +147,6 @@ class Preemption:
                 and view.slots.is_idle(slot_id)
                 and view.power.allows(slot)
                 and record.group.fits(slot_id, slot.shape)
-                and not view.is_held(record.job.project)
+                and not view.is_job_held(record.job)
             ):
                 yield view.give(record, slot, in_turn=False)

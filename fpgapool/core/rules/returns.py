@@ -92,13 +92,13 @@ class Returns:
             yield view.give(record, _best(record.job, found), in_turn=False)
 
     def _is_full(self, record: queued.JobRecord) -> bool:
-        """Return whether its project may have no further slot.
+        """Return whether its project or user may have no further slot.
 
-        That a set of the project needs room is no reason.
+        That a set of theirs needs room is no reason.
         """
         accounts, project = self._view.accounts, record.job.project
         return accounts is not None and (
-            accounts.is_passed(project) or accounts.is_at_limit(project)
+            accounts.is_passed(project) or accounts.is_at_limit(record.job)
         )
 
 

@@ -123,7 +123,7 @@ class Turns:
         if not slot.up or slot.reserved_for is not None:
             return
         for lane in view.jobs.all_lanes():
-            if view.is_held(lane.project):
+            if view.is_lane_held(lane):
                 continue
             for group in lane.groups_for(slot.shape):
                 if (

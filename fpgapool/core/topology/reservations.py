@@ -57,6 +57,12 @@ class Pool(typing.Protocol):
     def is_held(self, project: str | None) -> bool:
         """Return whether a project has reached its limit of slots."""
 
+    def is_job_held(self, job: model.Job) -> bool:
+        """Return whether a job's project or user has reached its limit."""
+
+    def is_lane_held(self, lane: queued.Lane) -> bool:
+        """Return whether a lane's project or user has reached its limit."""
+
     def topology_changed(self, host_id: model.HostId) -> None:
         """Update the queues after a host's slots changed."""
 
@@ -143,10 +149,17 @@ class Reservations:
             or self.reservable
             or self.bound
             or self.promises
+            or self._by_calendar
             or self._former
         ):
             return
         self.unsettled.update(device.id for device in host.spec.devices)
+        # And those that the host has no longer.
+        self.unsettled.update(
+            device_id
+            for device_id in self._by_calendar
+            if not self._table.slots_of(device_id)
+        )
 
     def touch_short(self, device_id: model.DeviceId) -> None:
         """Settle a device again if a reservation waits for a better slot."""
@@ -189,6 +202,9 @@ class Reservations:
             if known:
                 changes += self._settle(device_id, known)
                 leaving += self._to_leave(device_id)
+            elif device_id in self._by_calendar:
+                gone = self._by_calendar.pop(device_id)
+                self._table.set_reserved(device_id, gone, {}, frozenset())
         return changes, leaving
 
     def _settle(
@@ -474,6 +490,8 @@ class Reservations:
                 if self._view.is_held(record.job.project):
                     # All jobs of an instance belong to one project.
                     break
+                if self._view.is_job_held(record.job):
+                    continue
                 if allowed:
                     avoided = record.avoided
                     return key, min(
@@ -506,7 +524,7 @@ class Reservations:
             if waiting is None:
                 waiting = self._first_stuck()
             record = self.promises.first_short(
-                (one for one in waiting if not view.is_held(one.job.project)),
+                (one for one in waiting if not view.is_job_held(one.job)),
                 slot,
             )
             if record is not None:
@@ -518,7 +536,7 @@ class Reservations:
         queues = [
             itertools.islice(group.jobs, _SHORT_TRIED)
             for lane in self._jobs.all_lanes()
-            if not view.is_held(lane.project)
+            if not view.is_lane_held(lane)
             for group in lane.groups()
         ]
         records = (view.record(key[-1]) for key in heapq.merge(*queues))

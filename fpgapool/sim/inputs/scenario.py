@@ -351,6 +351,7 @@ class JobSpec(_Record, frozen=True, gc=False):
     :ivar set_id: the set of its tenant that it belongs to, whose jobs get
         their slots at the same time; None: none.
     :ivar set_placement: where the slots of the set must be; None: anywhere.
+    :ivar user: the user of its tenant that it belongs to.
     :ivar name: its id in a trace, if the ids there are not numbers.
     """
 
@@ -368,6 +369,7 @@ class JobSpec(_Record, frozen=True, gc=False):
     claimed_bytes: _Bytes | None = None
     set_id: _Name | None = None
     set_placement: _Placement | None = None
+    user: str = ""
     name: str = ""
 
     @property
@@ -459,6 +461,17 @@ class Budget(_Record, frozen=True):
     carry_over: bool = False
 
 
+class Users(_Record, frozen=True):
+    """How the users of a tenant share what it gets, as quotas say in the pool.
+
+    :ivar sessions_per_user: how many slots each may have; None: no limit.
+    :ivar user_turns: whether they take turns.
+    """
+
+    sessions_per_user: _Count | None = None
+    user_turns: bool = False
+
+
 class Reservation(_Record, frozen=True, gc=False):
     """Slots that a tenant has for a time, as a reservation by calendar.
 
@@ -489,6 +502,7 @@ class Scenario(_Record, frozen=True):
         counts against other tenants; 0 for tenants that are not listed.
     :ivar outages: those of one host do not overlap.
     :ivar budgets: by tenant.
+    :ivar users: by tenant.
     :ivar reservations: they fit beside each other.
     """
 
@@ -506,6 +520,7 @@ class Scenario(_Record, frozen=True):
         tuple[Outage, ...], msgspec.Meta(max_length=MAX_OUTAGES)
     ] = ()
     budgets: dict[str, Budget] = {}
+    users: dict[str, Users] = {}
     reservations: typing.Annotated[
         tuple[Reservation, ...],
         msgspec.Meta(max_length=reservation.MAX_SPANS),

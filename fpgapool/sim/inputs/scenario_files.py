@@ -270,6 +270,7 @@ def _problems(scenario: scenarios.Scenario) -> _Problems:
     yield from _problems_of_models(scenario)
     yield from _problems_of_outages(scenario)
     yield from _problems_of_budgets(scenario)
+    yield from _problems_of_users(scenario)
     yield from _problems_of_reservations(scenario)
 
 
@@ -419,6 +420,19 @@ def _problems_of_budgets(scenario: scenarios.Scenario) -> _Problems:
         place = f"budgets.{tenant}"
         if budget.slot_s is None and budget.bytes is None:
             yield place, "needs slot_s or bytes"
+        if tenant not in tenants:
+            yield place, f"no job is of the tenant {tenant!r}"
+
+
+def _problems_of_users(scenario: scenarios.Scenario) -> _Problems:
+    if not scenario.users:
+        return
+    yield from _combination(scenario, "users")
+    tenants = {job.tenant for job in scenario.jobs}
+    for tenant, users in scenario.users.items():
+        place = f"users.{tenant}"
+        if users.sessions_per_user is None and not users.user_turns:
+            yield place, "needs sessions_per_user or user_turns"
         if tenant not in tenants:
             yield place, f"no job is of the tenant {tenant!r}"
 

@@ -19,6 +19,8 @@ RESOURCES = {
     "queued": _("Waiting sessions"),
     "queued_bytes": _("Data that waiting sessions claim"),
     "live_per_user": _("Sessions of one user"),
+    "sessions_per_user": _("Sessions of one user with a slot"),
+    "user_turns": _("Users take turns (1) or not (0)"),
     "bitstream_bytes": _("Data of bitstreams"),
     "groups": _("Groups"),
     "group_slots": _("Slots to which groups may grow"),
@@ -26,6 +28,10 @@ RESOURCES = {
     "max_priority": _("Highest priority of a session"),
     "reservation_slots": _("Slots of reservations"),
 }
+_NEVER_IN_USE = (
+    *("live_per_user", "sessions_per_user"),
+    *("user_turns", "max_priority"),
+)
 _SOURCES = (
     ("default", pgettext_lazy("Source of a limit", "Default")),
     ("project", pgettext_lazy("Source of a limit", "Project")),
@@ -58,8 +64,8 @@ def _amount(resource: str, value: int) -> Any:
 
 
 def _in_use(row: Any) -> Any:
-    # Each user has a part of its own; sessions do not use up a priority.
-    if row.id in ("live_per_user", "max_priority"):
+    # Each user has a part of its own; sessions do not use up the others.
+    if row.id in _NEVER_IN_USE:
         return None
     return _amount(row.id, row.in_use)
 

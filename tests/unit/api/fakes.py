@@ -174,6 +174,9 @@ BEFORE = {
     "others": 0,
     "competing": 4,
     "complete": True,
+    "users_before": None,
+    "user_slots": None,
+    "user_limit": None,
 }
 
 

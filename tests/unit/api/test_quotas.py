@@ -17,6 +17,7 @@ RESOURCES = (
     *("sessions", "queued", "queued_bytes", "bitstream_bytes"),
     *("groups", "group_slots", "group_clients", "max_priority"),
     *("reservation_slots", "live_per_user"),
+    *("sessions_per_user", "user_turns"),
 )
 
 
@@ -45,25 +46,30 @@ def test_everybody_sees_what_the_own_project_may_use(world):
                 "max_priority": 0,
                 "reservation_slots": 0,
                 "live_per_user": 0,
+                "sessions_per_user": 0,
+                "user_turns": 0,
             }
             for resource in RESOURCES:
                 assert quota[resource] == {"limit": 20, "source": "default"}
 
 
-def test_a_limit_by_user_belongs_to_later_versions(world):
-    path, body = "/v1/quotas/p1", {"quota": {"live_per_user": 3}}
+@pytest.mark.parametrize(
+    "resource", ["live_per_user", "sessions_per_user", "user_turns"]
+)
+def test_a_limit_by_user_belongs_to_later_versions(world, resource):
+    path, body = "/v1/quotas/p1", {"quota": {resource: 3}}
     for version in ("1.0", "1.2"):
         headers = {"OpenStack-API-Version": f"fpgapool {version}"}
         for shown in (path, "/v1/quotas/defaults"):
             answer = world.ask("GET", shown, fakes.ADMIN, headers=headers)
-            assert "live_per_user" not in quota_of(answer)
+            assert resource not in quota_of(answer)
         found = world.error(
             "PUT", path, fakes.ADMIN, body=body, headers=headers
         )
         assert found == (400, codes.INVALID_REQUEST)
     answer = world.ask("PUT", path, fakes.ADMIN, body=body)
-    assert quota_of(answer)["live_per_user"]["limit"] == 3
-    assert world.conductor.quotas["p1"] == {"live_per_user": 3}
+    assert quota_of(answer)[resource]["limit"] == 3
+    assert world.conductor.quotas["p1"] == {resource: 3}
 
 
 def test_other_projects_are_for_administrators(world):

@@ -41,6 +41,8 @@ def test_defaults_hold_for_everybody(pool):
         "queued": 2,
         "queued_bytes": 5000,
         "live_per_user": -1,
+        "sessions_per_user": -1,
+        "user_turns": 0,
         "bitstream_bytes": 10,
         "groups": -1,
         "group_slots": -1,
@@ -82,6 +84,22 @@ def test_a_user_is_limited_within_the_project(pool):
     last = [pool.open(user_id="eve") for _ in range(2)]
     assert states_of(pool, last) == [states.QUEUED]
     assert pool.in_use("p")["live_per_user"] == 2
+
+
+def test_a_user_waits_at_its_limit_of_slots(pool):
+    pool.feed(inputs.SetQuota("p", {"sessions": 3, "sessions_per_user": 1}))
+    own = [pool.open(user_id="eve"), pool.open(user_id="eve")]
+    assert states_of(pool, own) == [states.PREPARING, states.QUEUED]
+    waiting = pool.view_or_none(own[1])
+    assert waiting.pending_reasons == (codes.USER_SESSION_LIMIT,)
+    other = pool.open(user_id="bob")
+    assert states_of(pool, [other]) == [states.PREPARING]
+    # After a restart as before; a higher limit takes effect at once.
+    pool.boot_conductor()
+    pool.report("a")
+    assert states_of(pool, own) == [states.PREPARING, states.QUEUED]
+    pool.feed(inputs.SetQuota("p", {"sessions_per_user": 2}))
+    assert states_of(pool, own) == [states.PREPARING] * 2
 
 
 def test_who_is_beyond_the_limit_is_told():

@@ -10,6 +10,7 @@ import pytest
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import usage
 from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.views import shares
 from fpgapool.core import events
 from fpgapool.core.queues import sharing
 from fpgapool.db import api as db_api
@@ -135,6 +136,26 @@ def test_who_waits_for_very_long_goes_first():
     pool.tick(60.0)
     pool.open(project_id="b")
     assert serve_all(pool, 5) == ["a", "a", "a", "a", "b"]
+
+
+@pytest.mark.parametrize("fair", [False, True])
+def test_users_of_a_project_take_turns(fair):
+    pool = make_world(fair=fair)
+    pool.feed(inputs.SetQuota("a", {"user_turns": 1}))
+    opened = [
+        pool.open(project_id="a", user_id=user, claimed_bytes=100 * MIB)
+        for user in ("ann", "ann", "ann", "ann", "bob", "bob")
+    ]
+    waits = find(pool, "a", opened[1])
+    found = shares.document(pool.memory, "fifo", "a", waits.session_id)
+    assert found["session"]["users_before"] == 1
+    assert found["session"]["user_slots"] == 1
+    served = []
+    for _ in opened:
+        (hold,) = pool.memory.holds.values()
+        served.append(hold.session.user_id)
+        finish(pool)
+    assert served == ["ann", "bob", "ann", "bob", "ann", "ann"]
 
 
 # -- quotas -----------------------------------------------------------------

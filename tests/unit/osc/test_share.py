@@ -21,6 +21,9 @@ BEFORE = {
     "others": 0,
     "competing": 4,
     "complete": True,
+    "users_before": None,
+    "user_slots": None,
+    "user_limit": None,
 }
 SHARE: dict[str, Any] = {
     "project_id": "p1",
@@ -61,6 +64,18 @@ def test_a_share_is_explained() -> None:
         " in the order.",
         "The first in the strategy's order gets the slot.",
     ]
+
+
+def test_the_user_of_a_session() -> None:
+    users = {"users_before": 2, "user_slots": 1, "user_limit": None}
+    assert said(session={**BEFORE, **users})[-2] == (
+        "Users of its project take turns; its own is number 3."
+    )
+    users = {"users_before": None, "user_slots": 4, "user_limit": 4}
+    assert said(session={**BEFORE, **users})[-2] == (
+        "Its user has 4 slots, which is all that one user of the project may"
+        " have."
+    )
 
 
 def test_the_way_down_the_tree() -> None:

@@ -40,6 +40,12 @@ options:
   live_per_user:
     description: Sessions of one user, waiting or with a slot.
     type: int
+  sessions_per_user:
+    description: Sessions of one user with a slot.
+    type: int
+  user_turns:
+    description: Whether the users of the project take turns; 0 or 1.
+    type: int
   bitstream_bytes:
     description: Bytes of the project's bitstreams.
     type: int
@@ -86,6 +92,7 @@ LIMITS = (
     *("sessions", "queued", "queued_bytes", "bitstream_bytes"),
     *("groups", "group_slots", "group_clients", "max_priority"),
     *("reservation_slots", "live_per_user"),
+    *("sessions_per_user", "user_turns"),
 )
 ARGUMENTS: dict[str, dict[str, object]] = {
     "project": {"type": "str", "required": True},

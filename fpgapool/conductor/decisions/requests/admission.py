@@ -15,6 +15,7 @@ from fpgapool.conductor.decisions.budgets import rules as budget_rules
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import events
 from fpgapool.core import health
+from fpgapool.core import model
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import names
@@ -90,6 +91,8 @@ class ProjectQuota:
     queued: int | None = None
     queued_bytes: int | None = None
     live_per_user: int | None = None
+    sessions_per_user: int | None = None
+    user_turns: int | None = 0
     bitstream_bytes: int | None = None
     groups: int | None = None
     group_slots: int | None = None
@@ -111,6 +114,11 @@ class ProjectQuota:
         }
         sources = {**self.sources, **dict.fromkeys(limits, source)}
         return dataclasses.replace(self, **changes, sources=sources)
+
+    @property
+    def user_rule(self) -> model.UserRule:
+        """How users share what the project gets."""
+        return model.UserRule(self.sessions_per_user, bool(self.user_turns))
 
     def limit(self, resource: str) -> int:
         """Return a limit in the operators' notation: -1 means no limit."""
@@ -168,6 +176,8 @@ class Quotas:
             tuple((p, q.sessions) for p, q in self.of_projects.items()),
             self.default.max_priority,
             tuple((p, q.max_priority) for p, q in self.of_projects.items()),
+            self.default.user_rule,
+            tuple((p, q.user_rule) for p, q in self.of_projects.items()),
         )
 
 

@@ -346,6 +346,7 @@ class Session:
             affinity_key=self.application,
             correction=self.correction,
             together=self.together,
+            user=self.user_id,
         )
 
     def same_request(

@@ -2,6 +2,7 @@
 
 """Slots that are reserved by calendar."""
 
+import dataclasses
 import math
 
 from fpgapool.core import events
@@ -108,6 +109,16 @@ def test_it_stays_reserved_when_its_host_comes_back() -> None:
     pool.submit(pools.make_job(1), own(2))
     output = pool.step(events.HostUp(pools.make_host(1, 1)))
     assert pools.taken(output) == [(2, 10)]
+
+
+def test_it_ends_while_its_board_is_away() -> None:
+    pool = make_pool(1)
+    here = pools.make_host(1, 1)
+    pool.step(calendar({10: OWNER}))
+    pool.step(events.HostUp(dataclasses.replace(here, devices=())))
+    pool.step(calendar())
+    pool.submit(pools.make_job(1))
+    assert pools.taken(pool.step(events.HostUp(here))) == [(1, 10)]
 
 
 def test_slots_of_an_unknown_host_are_reserved_when_it_comes() -> None:

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Users of projects in a world: their limits and turns, and what must hold."""
+
+from __future__ import annotations
+
+import collections
+import socket
+from collections.abc import Mapping
+
+from fpgapool.common.channels import descriptors
+from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions.requests import sessions
+from tests.world import invariants
+
+check = invariants.check
+
+#: Of so many seeds, this one tells users apart. The seeds at which planted
+#: bugs are known to show are not among them, but for those of users.
+_TOLD_APART = (15, 12)
+#: Each project has so many users on hosts, and one more in the REST API.
+_USERS = 3
+_FIRST_UID = 1000
+_LIMIT = 2
+
+#: Options of conductors there.
+OPTIONS: Mapping[str, Mapping[str, object]] = {
+    "quota": {"sessions_per_user": _LIMIT, "user_turns": 1},
+}
+
+
+def are_told_apart(seed: object) -> bool:
+    """Return whether users take turns, and have limits, in a seed's world."""
+    every, which = _TOLD_APART
+    return isinstance(seed, int) and seed % every == which
+
+
+def install() -> None:
+    """Let the programs on hosts be of several users, for good."""
+    peer = descriptors.peer
+
+    def of_some_user(sock: socket.socket) -> tuple[int, int]:
+        pid, _uid = peer(sock)
+        return pid, _FIRST_UID + pid % _USERS
+
+    descriptors.peer = of_some_user
+
+
+class Watcher:
+    """Watches the users of projects, from outside."""
+
+    def __init__(self, watcher: invariants.Watcher) -> None:
+        self._watcher = watcher
+        #: The generations of slots that each leader has given.
+        self._seen: dict[pools.Pool, set[int]] = {}
+
+    def install(self) -> None:
+        """Watch from now on, for good."""
+        wrap = self._watcher.wrap
+        wrap(engine.Engine, "start", self._begun)
+        wrap(engine.Engine, "process", self._decided)
+        wrap(engine.Engine, "tick", self._decided)
+
+    def _begun(
+        self, _effects: object, brain: engine.Engine, _now: float
+    ) -> None:
+        self._seen[brain.pool] = {
+            hold.generation for hold in brain.pool.holds.with_successors()
+        }
+
+    def _decided(
+        self, _effects: object, brain: engine.Engine, *_args: object
+    ) -> None:
+        seen = self._seen[brain.pool]
+        held = collections.Counter[tuple[str, str]]()
+        new: list[tuple[str, str]] = []
+        for hold in brain.pool.holds.values():
+            if isinstance(hold, sessions.SessionHold):
+                user = hold.session.project_id, hold.session.user_id
+                held[user] += 1
+                if hold.generation not in seen:
+                    seen.add(hold.generation)
+                    new.append(user)
+        for user in new:
+            check(
+                held[user] <= _LIMIT,
+                "a user has more slots than its limit",
+                user,
+                held[user],
+            )
