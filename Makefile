@@ -300,6 +300,25 @@ test-heat: openstack-venv heat-venv ## test Heat's resources; a minute
 	@echo "== testing the resources of Heat"
 	@$(BIN)/python -m pytest tests/heat
 
+# Blazar's manager stands on a machine of its own, too; users have its client.
+BLAZAR_VENV := .venv-blazar
+BLAZAR_TOOLS := python-blazarclient python-openstackclient uwsgi
+$(BLAZAR_VENV)/.installed: $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing Blazar and fpgapool into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[blazar,mysql]' \
+	    $(BLAZAR_TOOLS)
+	@touch $@
+
+.PHONY: blazar-venv
+blazar-venv: $(BLAZAR_VENV)/.installed
+blazar-venv: ## install Blazar with the plugin if missing
+
+.PHONY: test-blazar
+test-blazar: openstack-venv blazar-venv ## test Blazar's plugin; minutes
+	@echo "== testing the plugin of Blazar"
+	@$(BIN)/python -m pytest tests/blazar
+
 # The release before, with the versions that its own tests passed with. Its
 # tests come, too: its clients are theirs.
 OLD_VENV := .venv-old-release
