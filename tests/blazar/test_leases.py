@@ -88,7 +88,9 @@ class Tenant:
         text = document["reservations"]
         # One after the other, not a list.
         found = json.loads(text) if isinstance(text, str) else text
-        document["reservations"] = found if isinstance(found, list) else [found]
+        document["reservations"] = (
+            found if isinstance(found, list) else [found]
+        )
         return document
 
     def await_lease(self, lease_id: str, status: str) -> None:
@@ -149,7 +151,7 @@ class Tenant:
     def waits_for(self, session: dict[str, typing.Any]) -> set[str]:
         """Return the codes of what a session waits for."""
         shown = self._api.show(session["id"], self._token).session
-        return {one["code"] for one in shown["waiting_for"]}
+        return {one["code"] for one in shown["pending_reasons"]}
 
     def close(self, session: dict[str, typing.Any]) -> None:
         """Close a session."""
