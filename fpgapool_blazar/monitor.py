@@ -51,7 +51,8 @@ class SlotMonitor(base.BaseMonitorPlugin):
 
     def get_polling_interval(self) -> int:
         """Return the seconds from one poll to the next."""
-        return cfg.CONF[wishes.RESOURCE_TYPE].polling_interval_s
+        interval_s: int = cfg.CONF[wishes.RESOURCE_TYPE].polling_interval_s
+        return interval_s
 
     def get_healing_interval(self) -> int:
         """Return 0: the pool replaces slots that fail by itself."""

@@ -43,7 +43,7 @@ class SlotPlugin(base.BasePlugin):
         """Return the options of the section that the type names."""
         return conf.OPTIONS
 
-    def allocation_candidates(self, lease_values: Mapping[str, Any]) -> list:
+    def allocation_candidates(self, lease_values: Mapping[str, Any]) -> list[str]:
         """Check what is asked for; the pool chooses the slots by itself."""
         # When a lease changes, Blazar tells only what it has noted itself.
         if "id" not in lease_values:
@@ -91,9 +91,7 @@ class SlotPlugin(base.BasePlugin):
                     api.update_reservation(present, **wanted)
         except pool.UnavailableError as error:
             # The lease stays as it is, and can be updated again.
-            raise manager_exceptions.CantUpdateParameter(
-                str(error)
-            ) from error
+            raise manager_exceptions.CantUpdateParameter(str(error)) from error
 
     def on_start(self, resource_id: str) -> None:
         """Do nothing: the pool begins the reservation by itself."""

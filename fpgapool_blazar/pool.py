@@ -70,8 +70,9 @@ def answered() -> Iterator[None]:
     try:
         yield
     except exceptions.HttpException as error:
-        found = proxies.api_error(error.response)
-        if found is None or error.response.status_code >= 500:
+        response = error.response
+        found = proxies.api_error(response)
+        if response is None or found is None or response.status_code >= 500:
             LOG.exception("The pool has not answered")
             raise UnavailableError from error
         text = f"{found['detail']} ({found['code']})"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.blazar import relay as relays
 from tests.blazar import service
 from tests.harness import cloud as clouds
 from tests.integration import server
@@ -22,12 +23,17 @@ SLOTS = 4
 
 
 class Site(typing.NamedTuple):
-    """A pool with Keystone, and Blazar beside it."""
+    """A pool with Keystone, and Blazar beside it.
+
+    :ivar relay: through which Blazar asks the pool.
+    """
 
     api: server.Server
+    relay: relays.Relay
     accounts: openstack.Accounts
     stack: stacks.Stack
     manager: service.Manager
+    blazar: service.Api
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +54,8 @@ def site(
     ) as cloud:
         api = server.Server(cloud, service_workspace, stack.keystone)
         api.start()
-        accounts.register_endpoint(f"http://{api.address}")
+        relay = relays.Relay(api.address)
+        accounts.register_endpoint(relay.url)
         accounts.create_service_user("blazar")
         manager = service.Manager(
             service_workspace,
@@ -61,7 +68,8 @@ def site(
         blazar.start()
         accounts.register_service("blazar", "reservation")
         accounts.register_endpoint(f"{blazar.url}/v1", "reservation")
-        yield Site(api, accounts, stack, manager)
+        yield Site(api, relay, accounts, stack, manager, blazar)
         blazar.stop()
         manager.stop()
+        relay.close()
         api.kill()

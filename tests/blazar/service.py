@@ -164,6 +164,18 @@ class Api(_Part):
             return False
         return answer.status_code == 401
 
+    def create(
+        self, token: str, **members: object
+    ) -> tuple[int, dict[str, typing.Any]]:
+        """Ask for a lease; return the status and what is answered."""
+        answer = self._session.post(
+            f"{self.url}/v1/leases",
+            headers={"X-Auth-Token": token},
+            json=members,
+            timeout=Person.LIMIT_S,
+        )
+        return answer.status_code, answer.json()
+
 
 class Result(typing.NamedTuple):
     """What a command has written, and its exit status."""
@@ -179,7 +191,7 @@ class Person:
     :param options: how clients are told to act as that user.
     """
 
-    _LIMIT_S = 120
+    LIMIT_S = 120.0
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._variables = {
@@ -196,7 +208,7 @@ class Person:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=self._LIMIT_S,
+            timeout=self.LIMIT_S,
             check=False,
         )
         return Result(done.returncode, done.stdout, done.stderr)

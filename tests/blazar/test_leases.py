@@ -39,7 +39,7 @@ class Tenant:
         project = site.accounts.create_project(name)
         user = site.accounts.create_user(name, project, "member")
         self.project_id = project.id
-        self._token = site.accounts.token(user).text
+        self.token = site.accounts.token(user).text
         self._operator = site.accounts.token(site.accounts.admin()).text
         options = site.stack.keystone.auth_options(name, name)
         self._person = service.Person(options)
@@ -112,7 +112,7 @@ class Tenant:
 
     def reservations(self) -> list[dict[str, typing.Any]]:
         """Return the project's reservations in the pool."""
-        answer = self._api.ask("GET", "/v1/reservations", self._token)
+        answer = self._api.ask("GET", "/v1/reservations", self.token)
         found: list[dict[str, typing.Any]] = answer.document["reservations"]
         return found
 
@@ -124,21 +124,21 @@ class Tenant:
         """Make a reservation behind Blazar's back."""
         body = {"reservation": {"accelerator": "copy", **members}}
         path = "/v1/reservations"
-        answer = self._api.ask("POST", path, self._token, body)
+        answer = self._api.ask("POST", path, self.token, body)
         assert answer.status == 201, answer
 
     def delete_reservation(self, reservation_id: str) -> None:
         """Delete a reservation behind Blazar's back."""
         path = f"/v1/reservations/{reservation_id}"
-        assert self._api.ask("DELETE", path, self._token).status == 204
+        assert self._api.ask("DELETE", path, self.token).status == 204
 
     def open(self) -> dict[str, typing.Any]:
         """Ask for a session."""
-        return self._api.open(self._token).session
+        return self._api.open(self.token).session
 
     def state(self, session: dict[str, typing.Any]) -> str:
         """Return a session's state."""
-        shown = self._api.show(session["id"], self._token)
+        shown = self._api.show(session["id"], self.token)
         return str(shown.session["state"])
 
     def wait(self, session: dict[str, typing.Any], state: str) -> None:
@@ -150,12 +150,12 @@ class Tenant:
 
     def waits_for(self, session: dict[str, typing.Any]) -> set[str]:
         """Return the codes of what a session waits for."""
-        shown = self._api.show(session["id"], self._token).session
+        shown = self._api.show(session["id"], self.token).session
         return {one["code"] for one in shown["pending_reasons"]}
 
     def close(self, session: dict[str, typing.Any]) -> None:
         """Close a session."""
-        self._api.close(session["id"], self._token)
+        self._api.close(session["id"], self.token)
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def _end(reservation: dict[str, typing.Any]) -> datetime.datetime:
 
 
 def test_a_lease_has_its_slots(tenant: Callable[..., Tenant]) -> None:
-    """From now on: others wait, its owner does not; the end gives them back."""
+    """Others wait from now on, its owner does not; its end frees them."""
     owner, other = tenant(), tenant()
     lease_id = owner.leased(conftest.SLOTS, "now", at(120))
     (kept,) = owner.reservations()
@@ -267,8 +267,7 @@ def test_a_lease_is_moved_and_gets_other_slots(
     assert moved["id"] == kept["id"]
     for name in ("start_at", "end_at"):
         times = [
-            datetime.datetime.fromisoformat(one[name])
-            for one in (kept, moved)
+            datetime.datetime.fromisoformat(one[name]) for one in (kept, moved)
         ]
         assert times[1] - times[0] == datetime.timedelta(hours=3)
 
@@ -376,3 +375,50 @@ def test_while_the_pool_is_away(
     assert len(owner.live()) == 1
     assert owner.command("delete", lease_id).status == 0
     assert owner.live() == []
+
+
+def test_an_answer_that_is_lost(
+    site: conftest.Site, tenant: Callable[..., Tenant]
+) -> None:
+    """What was made is found again; what was changed is not changed twice."""
+    owner = tenant()
+    site.relay.lose_answer("POST")
+    lease_id = owner.leased(1, at(60), at(120))
+    (kept,) = owner.live()
+    (shown,) = owner.lease_shown(lease_id)["reservations"]
+    assert shown["resource_id"] == kept["id"]
+
+    longer = ("set", lease_id, "--end-date", at(180))
+    site.relay.lose_answer("PATCH")
+    failed = owner.command(*longer)
+    assert "cannot be asked now" in failed.output + failed.errors
+    (changed,) = owner.live()
+    assert _end(changed) > _end(kept)
+    assert owner.lease_shown(lease_id)["status"] == "PENDING"
+    again = owner.command(*longer)
+    assert again.status == 0, again
+    assert owner.live() == [changed]
+
+
+def test_what_another_reservation_of_the_lease_leaves(
+    site: conftest.Site, tenant: Callable[..., Tenant]
+) -> None:
+    """Blazar forgets the first when the second is refused."""
+    owner, other = tenant(), tenant()
+    other.leased(conftest.SLOTS - 1, at(60), at(120))
+    wanted = {
+        "resource_type": wishes.RESOURCE_TYPE,
+        "accelerator": "copy",
+        "amount": 1,
+    }
+    status, answer = site.blazar.create(
+        owner.token,
+        name="twice",
+        start_date=at(60),
+        end_date=at(120),
+        reservations=[wanted, wanted],
+    )
+    assert status == 400
+    assert "(RESERVATION_CONFLICT)" in answer["error_message"]
+    assert owner.leases() == []
+    waiting.wait_until(lambda: owner.live() == [], "nothing is left")
