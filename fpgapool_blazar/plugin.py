@@ -43,7 +43,9 @@ class SlotPlugin(base.BasePlugin):
         """Return the options of the section that the type names."""
         return conf.OPTIONS
 
-    def allocation_candidates(self, lease_values: Mapping[str, Any]) -> list[str]:
+    def allocation_candidates(
+        self, lease_values: Mapping[str, Any]
+    ) -> list[str]:
         """Check what is asked for; the pool chooses the slots by itself."""
         # When a lease changes, Blazar tells only what it has noted itself.
         if "id" not in lease_values:

@@ -164,17 +164,23 @@ class Api(_Part):
             return False
         return answer.status_code == 401
 
-    def create(
-        self, token: str, **members: object
-    ) -> tuple[int, dict[str, typing.Any]]:
-        """Ask for a lease; return the status and what is answered."""
-        answer = self._session.post(
-            f"{self.url}/v1/leases",
+    def ask(
+        self, method: str, path: str, token: str, body: typing.Any = None
+    ) -> typing.Any:
+        """Send a request; return what JSON is answered, or None.
+
+        :raises RefusedError: if it is refused.
+        """
+        answer = self._session.request(
+            method,
+            f"{self.url}/v1{path}",
             headers={"X-Auth-Token": token},
-            json=members,
+            json=body,
             timeout=Person.LIMIT_S,
         )
-        return answer.status_code, answer.json()
+        if answer.status_code >= 400:
+            raise openstack.RefusedError(answer)
+        return answer.json() if answer.content else None
 
 
 class Result(typing.NamedTuple):
