@@ -77,12 +77,16 @@ class SlotMonitor(base.BaseMonitorPlugin):
             and one["status"]
             in (status.reservation.PENDING, status.reservation.ACTIVE)
         ]
-        api = pool.for_blazar()
-        with pool.answered():
-            present = {
-                one.id: one for one in api.reservations(all_projects=True)
-            }
-        self._clean(api, present.values())
+        try:
+            api = pool.for_blazar()
+            with pool.answered():
+                present = {
+                    one.id: one for one in api.reservations(all_projects=True)
+                }
+            self._clean(api, present.values())
+        except pool.UnavailableError:
+            # It has been logged; the next time is soon.
+            return {}
         flags = {}
         for one in known:
             lacks = wishes.is_lacking(present.get(one["resource_id"]))

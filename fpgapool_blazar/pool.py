@@ -73,10 +73,10 @@ def answered() -> Iterator[None]:
         response = error.response
         found = proxies.api_error(response)
         if response is None or found is None or response.status_code >= 500:
-            LOG.exception("The pool has not answered")
+            LOG.warning("The pool has not answered: %s", error)
             raise UnavailableError from error
         text = f"{found['detail']} ({found['code']})"
         raise blazar_exceptions.InvalidInput(text) from error
     except (exceptions.SDKException, auth_exceptions.ClientException) as error:
-        LOG.exception("The pool cannot be asked")
+        LOG.warning("The pool cannot be asked: %s", error)
         raise UnavailableError from error

@@ -145,6 +145,8 @@ class Api(_Part):
             f"--virtualenv={VENV}",
             *("--threads=2", "--buffer-size=65535", "--enable-threads"),
             *("--need-app", "--die-on-term", "--disable-logging"),
+            # It keeps no connection alive.
+            "--add-header=Connection: close",
         ]
 
     def environment(self) -> dict[str, str]:
