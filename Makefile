@@ -300,6 +300,25 @@ test-heat: openstack-venv heat-venv ## test Heat's resources; a minute
 	@echo "== testing the resources of Heat"
 	@$(BIN)/python -m pytest tests/heat
 
+# Blazar's manager stands on a machine of its own, too; users have its client.
+BLAZAR_VENV := .venv-blazar
+BLAZAR_TOOLS := python-blazarclient python-openstackclient pyuwsgi
+$(BLAZAR_VENV)/.installed: $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing Blazar and fpgapool into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[blazar,mysql]' \
+	    $(BLAZAR_TOOLS)
+	@touch $@
+
+.PHONY: blazar-venv
+blazar-venv: $(BLAZAR_VENV)/.installed
+blazar-venv: ## install Blazar with the plugin if missing
+
+.PHONY: test-blazar
+test-blazar: openstack-venv blazar-venv ## test Blazar's plugin; minutes
+	@echo "== testing the plugin of Blazar"
+	@$(BIN)/python -m pytest tests/blazar
+
 # The release before, with the versions that its own tests passed with. Its
 # tests come, too: its clients are theirs.
 OLD_VENV := .venv-old-release
@@ -460,11 +479,13 @@ ONLY_HEAT := $(ONLY_HEAT)|ovs|pecan|python-(barbican|blazar|designate)client
 ONLY_HEAT := $(ONLY_HEAT)|python-(heat|ironic|magnum|mistral|neutron)client
 ONLY_HEAT := $(ONLY_HEAT)|python-(octavia|trove|zaqar|zun)client|setproctitle
 ONLY_HEAT := $(ONLY_HEAT)|tenacity|websocket-client|yaql
+ONLY_BLAZAR := WSME|blazar|blinker|flask|itsdangerous|microversion.parse
+ONLY_BLAZAR := $(ONLY_BLAZAR)|retrying|simplegeneric
 .PHONY: constraints
 constraints: $(VENV)/.installed-browser $(OPENSTACK_VENV)/.installed
 constraints: $(SPARK_VENV)/.installed $(TEMPEST_VENV)/.installed
 constraints: $(HORIZON_VENV)/.installed $(HEAT_VENV)/.installed
-constraints: $(NOTEBOOK_VENV)/.installed
+constraints: $(NOTEBOOK_VENV)/.installed $(BLAZAR_VENV)/.installed
 constraints: ## write the installed versions to constraints.txt
 	@{ echo "# Versions that all tests have passed with; install.rst says what"; \
 	    echo "# for. Written by 'make constraints', after 'make test-all'."; \
@@ -480,6 +501,8 @@ constraints: ## write the installed versions to constraints.txt
 	            | grep -E '^($(ONLY_HORIZON))=='; \
 	        $(HEAT_VENV)/bin/python $(FREEZE) \
 	            | grep -E '^($(ONLY_HEAT))=='; \
+	        $(BLAZAR_VENV)/bin/python $(FREEZE) \
+	            | grep -iE '^($(ONLY_BLAZAR))=='; \
 	    } | LC_ALL=C sort --ignore-case --unique; } >constraints.txt
 	@echo "wrote constraints.txt"
 

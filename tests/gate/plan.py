@@ -32,6 +32,7 @@ APART = (
     ("tempest", "tempest-venv", ""),
     ("horizon", "horizon-venv", ""),
     ("heat", "heat-venv", ""),
+    ("blazar", "blazar-venv", ""),
     ("upgrade", "old-release", ""),
 )
 

@@ -56,6 +56,7 @@ FOREIGN_OPTIONS = {
 FOREIGN_SECTIONS = {
     "filter_scheduler",
     "fpgapool",
+    "manager",
     "oslo_limit",
     "vendordata_dynamic_auth",
 }

@@ -142,6 +142,8 @@ DASHBOARD_SIDE = frozenset(
 )
 #: Of the product, Heat's resources use the same.
 HEAT_SIDE = frozenset({"heat", "openstack"})
+#: And so does Blazar's plugin.
+BLAZAR_SIDE = frozenset({"blazar", "keystoneauth1", "openstack"})
 ASKS_THE_API = frozenset({"fpgapool.osc.sdk", "fpgapool.vocabulary"})
 #: What stands beside the product, and is not installed.
 BESIDE = frozenset({"demo", "reproduction", "tests"})
@@ -224,6 +226,9 @@ def _problem_beside(item: imports.Import, side: frozenset[str]) -> str | None:
     itself = item.importer.split(".")[0]
     if root in side | sys.stdlib_module_names | {itself}:
         return None
+    # Only Blazar's options are its own, and oslo's.
+    if side is BLAZAR_SIDE and root.startswith(OSLO_PREFIX):
+        return None
     return "what that service has, the SDK and itself only"
 
 
@@ -250,6 +255,8 @@ def _problem(item: imports.Import) -> str | None:
         return _problem_beside(item, DASHBOARD_SIDE)
     if item.importer.split(".")[0] == "fpgapool_heat":
         return _problem_beside(item, HEAT_SIDE)
+    if item.importer.split(".")[0] == "fpgapool_blazar":
+        return _problem_beside(item, BLAZAR_SIDE)
     if item.importer.split(".")[0] == "fpgapool_tempest_plugin":
         return _problem_in_tempest_plugin(item)
     return _problem_in_fpgapool(item)
@@ -318,6 +325,7 @@ def test_every_module_is_looked_at() -> None:
     assert "fpgapool_tempest_plugin.plugin" in found
     assert "fpgapool_dashboard.content.pool.tabs" in found
     assert "fpgapool_heat.resources" in found
+    assert "fpgapool_blazar.plugin" in found
     assert {"fpgapool.core.state", "fpgapool.agent.worker"} <= found
 
 
@@ -414,6 +422,14 @@ PLANTED = {
         "../fpgapool_heat/a.py",
         "import requests",
     ),
+    "Blazar's plugin to the rest of fpgapool": (
+        "../fpgapool_blazar/a.py",
+        "from fpgapool.client import errors",
+    ),
+    "Blazar's plugin to others": (
+        "../fpgapool_blazar/a.py",
+        "import requests",
+    ),
     "Tempest's plugin to the rest of fpgapool": (
         "../fpgapool_tempest_plugin/a.py",
         "from fpgapool.vocabulary import codes",
@@ -438,6 +454,8 @@ INNOCENT = {
     "../fpgapool_nova_filters/b.py": "from nova.scheduler import filters\n"
     "from oslo_config import cfg",
     "../fpgapool_heat/b.py": "from heat.engine import resource",
+    "../fpgapool_blazar/b.py": "from blazar.plugins import base\n"
+    "from oslo_config import cfg",
     "../fpgapool_tempest_plugin/b.py": "from fpgapool import client\n"
     "from tempest import test",
 }

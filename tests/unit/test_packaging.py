@@ -85,6 +85,7 @@ def test_wheel_holds_all_packages_with_all_their_files(
         "fpgapool/db/migrations/versions/001_tables.py",
         "fpgapool/policies.py",
         "fpgapool/py.typed",
+        "fpgapool_blazar/plugin.py",
         "fpgapool_dashboard/conf/default_policies/fpgapool.yaml",
         "fpgapool_dashboard/enabled/_1720_project_fpga_sessions_panel.py",
         "fpgapool_dashboard/local_settings.d/_1710_fpgapool.py",
@@ -160,8 +161,8 @@ def test_entry_point_loads(
     path = entry_point.module.replace(".", "/")
     names = set(wheel.namelist())
     assert names & {f"{path}.py", f"{path}/__init__.py"}
-    if entry_point.group.startswith(("nova.", "tempest.")):
-        # Nova or Tempest loads it, and is not installed here.
+    if entry_point.group.startswith(("blazar.", "nova.", "tempest.")):
+        # Blazar, Nova or Tempest loads it, and is not installed here.
         return
     loaded = entry_point.load()
     # A plugin of the openstack command is a module.
@@ -369,8 +370,8 @@ NEEDED = {
 
 #: A library as large as all others, for one format of results; half a
 #: gigabyte that is useless without Java; what tests whole clouds; and what
-#: stands beside Horizon or Heat.
-APART = {"dashboard", "heat", "parquet", "spark", "tempest"}
+#: stands beside Blazar, Horizon or Heat.
+APART = {"blazar", "dashboard", "heat", "parquet", "spark", "tempest"}
 
 
 @pytest.mark.parametrize("module", NEEDED)
