@@ -26,6 +26,8 @@ check = invariants.check
 
 _PLENTY = 100_000
 _LITTLE = 20
+#: So much of what was used may be charged wrongly.
+_MOST_WRONG = 0.001
 #: Seconds that differ by less are the same.
 _ROUNDING_S = 1e-6
 
@@ -94,7 +96,6 @@ class Watcher:
         self._used_s: dict[tuple[str, int, bool], float] = {}
         #: The leaders' ledgers, in order.
         self._ledgers: dict[object, int] = {}
-        self._used_by: dict[tuple[str, int, bool], int] = {}
 
     def install(self) -> None:
         """Watch from now on, for good."""
@@ -113,6 +114,13 @@ class Watcher:
     ) -> None:
         self._ledgers[room._ledger] = len(self._ledgers)
         database = self._stored()
+        # A former leader has taken slots back, and could not write it.
+        kept = {one.generation for one in database.load().assignments}
+        self._used_s = {
+            key: used_s
+            for key, used_s in self._used_s.items()
+            if key[1] not in kept
+        }
         durable = {
             row.project_id: book.amounts(row)
             for row in database.sum_usage(keys=("project_id",), limit=100)
@@ -221,13 +229,16 @@ class Watcher:
         key: tuple[str, int, bool],
         used_s: float,
     ) -> None:
-        """Note a use; of a leader that cannot write any more, the next one
-        charges it.
-        """
-        number = self._ledgers[room._ledger]
-        if number >= self._used_by.get(key, 0):
-            self._used_by[key] = number
+        """Note a use, unless its leader cannot write any more."""
+        if self._ledgers[room._ledger] == len(self._ledgers) - 1:
             self._used_s[key] = used_s
+
+    def wrong(self) -> list[str]:
+        """Return what is wrong when all is at rest."""
+        used_s, charged_s = self.used_s(), self.charged_s()
+        if abs(charged_s - used_s) <= _MOST_WRONG * used_s + _ROUNDING_S:
+            return []
+        return [f"{used_s:.3f} s were used, and {charged_s:.3f} s charged"]
 
     def used_s(self) -> float:
         """Return for how long sessions had slots.

@@ -75,6 +75,8 @@ _RETURN_FROM_BYTES = 2**12
 #: blocks in which it is had.
 _SPARE_BYTES = 2**25
 _BLOCK_BYTES = 448
+#: Until the pool knows how a session has ended, when nothing goes wrong.
+_HEARD_S = 10.0
 #: How often metrics are looked at, a second apart, until all is at rest.
 _SCRAPES = 10
 #: Clocks may be wrong by hours.
@@ -178,6 +180,8 @@ class World:
         self.owners: list[groups.Owner] = []
         self.guests: list[groups.Guest] = []
         self.outcomes: list[clients.Outcome] = []
+        #: The hosts of the front doors that sessions came by.
+        self._doors: dict[str, str] = {}
         self.visits = [
             *schedule.visits,
             *(
@@ -217,6 +221,7 @@ class World:
             *self._judge(),
             *self.preemption.wrong(),
             *self._unserved(),
+            *(self.budgets.wrong() if self.schedule.budgets else ()),
             *self._scrape(),
         ]
 
@@ -303,6 +308,8 @@ class World:
         current.clear()
         outcome.ended_s = self.kernel.now_s
         self.outcomes.append(outcome)
+        if outcome.door == "socket":
+            self._doors[outcome.session_id] = agent.host
         self.preemption.visited(visit, outcome)
         for problem in judge.wrong([outcome]):
             self.kernel.fail(problem)
@@ -483,9 +490,32 @@ class World:
             if one.code or one.wanted or one.conduct not in _SERVED:
                 continue
             row = rows.get(one.session_id)
-            if row is not None and row.state != states.CLOSED:
+            if (
+                row is not None
+                and row.state != states.CLOSED
+                and not self._is_forgotten(one)
+            ):
                 found.append(f"served, but {row.state} {row.reason}: {one}")
         return found
+
+    def _is_forgotten(self, one: clients.Outcome) -> bool:
+        """Return whether all that knew of an end were lost with their host.
+
+        That is the session's worker, its client, and the front door that
+        repeats what the client said.
+        """
+        system, heard_s = self.pool.system, self.schedule.longest_trouble_s
+        homes = {
+            system.hosts[home.pid]
+            for (session_id, _), home in self.watcher.homes.items()
+            if session_id == one.session_id and home is not None
+        }
+        return any(
+            host == self._doors.get(one.session_id)
+            and host in homes
+            and 0 <= lost_s - one.ended_s <= heard_s + _HEARD_S
+            for host, lost_s in self.pool.lost
+        )
 
     def _scrape(self) -> list[str]:
         """See that agents tell Prometheus of slots that are at rest."""

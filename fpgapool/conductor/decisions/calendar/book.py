@@ -86,13 +86,14 @@ class Calendar:
     ) -> None:
         rows = [one for one in records if stored.is_of_calendar(one)]
         self._numbers = stored.Numbers(rows)
-        self.entries: dict[str, stored.Reservation] = {}
-        self.plan = plans.Plan()
-        for one in rows:
-            entry = stored.read(one)
-            if entry is not None:
-                self.entries[entry.id] = entry
-                self._bind(entry)
+        self.entries: dict[str, stored.Reservation] = {
+            entry.id: entry
+            for one in rows
+            if (entry := stored.read(one)) is not None
+        }
+        self.plan = plans.Plan.of(
+            (one.id, spans_of(one), one.bound) for one in self.live()
+        )
 
     def _bind(self, entry: stored.Reservation) -> None:
         if entry.is_over:
