@@ -25,6 +25,7 @@ RESOURCES = {
     "group_clients": _("Clients of groups"),
     "max_priority": _("Highest priority of a session"),
     "reservation_slots": _("Slots of reservations"),
+    "reservation_times": _("Times of reservations"),
 }
 _SOURCES = (
     ("default", pgettext_lazy("Source of a limit", "Default")),

@@ -314,6 +314,50 @@ def test_a_project_has_a_quota() -> None:
     assert send(pool, "x", {"slots": 1}, exempt=False) is None
 
 
+def test_a_project_has_so_many_times() -> None:
+    """All its times count, and other projects' do not."""
+    pool = make_pool(4)
+    limits = {"reservation_slots": -1, "reservation_times": 5}
+    pool.feed(inputs.SetQuota("p", limits))
+    id_ = reserve(pool, exempt=False, repeat="day", times=3, slots=1)
+    start_s = pool.now + 1000.0
+    wanted = {
+        "accelerator": "copy",
+        "slots": 1,
+        "start_s": start_s,
+        "end_s": start_s + 600.0,
+        "repeat": "week",
+        "times": 3,
+    }
+    answer = send(pool, "x", wanted, exempt=False)
+    assert isinstance(answer, Exception)
+    assert answer.code == codes.QUOTA_EXCEEDED
+    assert "reserved 3 times besides these 3" in str(answer)
+    assert send(pool, "x", wanted | {"times": 2}, exempt=False) is None
+    answer = send(pool, id_, {"times": 4}, exempt=False)
+    assert answer.code == codes.QUOTA_EXCEEDED
+    pool.feed(inputs.SetQuota("q", {"reservation_slots": -1}))
+    assert reserve(pool, project_id="q", exempt=False, slots=1)
+    # Above its limit it may still have less; administrators may do more.
+    assert send(pool, id_, {"times": 8}) is None
+    assert send(pool, id_, {"times": 7}, exempt=False) is None
+    assert send(pool, id_, {"times": 8}, exempt=False) is not None
+
+
+def test_a_row_that_databases_do_not_take_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = make_pool(4)
+    id_ = reserve(pool, slots=1)
+    monkeypatch.setattr(
+        stored, "MAX_BYTES", stored.size_bytes(entry(pool, id_)) + 10
+    )
+    assert refused(pool, slots=2, name="n" * 20) == codes.INVALID_RESERVATION
+    # A change that is refused leaves all as it was.
+    assert send(pool, id_, {"name": "n" * 20}) is not None
+    assert pool.memory.calendar.plan.bound[id_] == entry(pool, id_).bound
+
+
 def test_the_pool_keeps_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reservation, "MAX_SPANS", 3)
     pool = make_pool()

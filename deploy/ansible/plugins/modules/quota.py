@@ -58,6 +58,9 @@ options:
   reservation_slots:
     description: Slots of the project's reservations that have not ended.
     type: int
+  reservation_times:
+    description: Times of these reservations; one that recurs counts each.
+    type: int
 """
 
 EXAMPLES = r"""
@@ -85,7 +88,7 @@ limits:
 LIMITS = (
     *("sessions", "queued", "queued_bytes", "bitstream_bytes"),
     *("groups", "group_slots", "group_clients", "max_priority"),
-    *("reservation_slots", "live_per_user"),
+    *("reservation_slots", "reservation_times", "live_per_user"),
 )
 ARGUMENTS: dict[str, dict[str, object]] = {
     "project": {"type": "str", "required": True},

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -105,12 +106,6 @@ class Calendar:
         """Return the reservations that are not over."""
         return [one for one in self.entries.values() if not one.is_over]
 
-    def slots_of(self, project_id: str) -> int:
-        """Return how many slots a project's reservations have together."""
-        return sum(
-            one.slots for one in self.live() if one.project_id == project_id
-        )
-
     # -- changes -----------------------------------------------------------
 
     def new(
@@ -139,14 +134,14 @@ class Calendar:
     def admit(
         self,
         entry: stored.Reservation,
-        fitting: Mapping[str, frozenset[int]],
+        fitting: Callable[[stored.Reservation], frozenset[int]],
         slots: Slots,
         now: float,
     ) -> list[stored.Reservation]:
         """Give a new or changed reservation its slots.
 
-        :param fitting: the slots that each reservation may have, by id, that
-            has not begun; with those of this one.
+        :param fitting: returns the slots that a reservation may have that has
+            not begun, or that is this one.
         :returns: the reservations that have changed, this one included.
         :raises Rejected: if it does not fit; nothing has changed then.
         """
@@ -160,6 +155,8 @@ class Calendar:
                 changed = [entry]
             else:
                 changed = self._placed(entry, fitting, slots)
+            for one in changed:
+                _check_size(one)
         except admission.Rejected:
             if former is not None:
                 self._bind(former)
@@ -182,10 +179,9 @@ class Calendar:
         if last.end_s > now + reservation.HORIZON_S:
             days = reservation.HORIZON_S / 86400
             raise _invalid(f"its last end is more than {days:g} days ahead")
-        others = sum(
-            len(spans_of(one)) for one in self.live() if one.id != entry.id
-        )
-        if others + len(spans_of(entry)) > reservation.MAX_SPANS:
+        others = sum(one.times for one in self.live() if one.id != entry.id)
+        more = former is None or entry.times > former.times
+        if more and others + entry.times > reservation.MAX_SPANS:
             raise admission.Rejected(
                 codes.TOO_MANY_RESERVATIONS,
                 f"the pool keeps {reservation.MAX_SPANS} times of reservations"
@@ -195,10 +191,10 @@ class Calendar:
     def _placed(
         self,
         entry: stored.Reservation,
-        fitting: Mapping[str, frozenset[int]],
+        fitting: Callable[[stored.Reservation], frozenset[int]],
         slots: Slots,
     ) -> list[stored.Reservation]:
-        wanted = _wanted(entry, fitting[entry.id])
+        wanted = _wanted(entry, fitting(entry))
         if len(wanted.fitting) < entry.slots:
             raise admission.Rejected(
                 codes.RESERVATION_CONFLICT,
@@ -212,15 +208,13 @@ class Calendar:
         moving = [
             one
             for one in self.live()
-            if one.id != entry.id
-            and one.state == reservation.SCHEDULED
-            and one.id in fitting
+            if one.id != entry.id and one.state == reservation.SCHEDULED
         ]
-        spans = sum(len(spans_of(one)) for one in (*moving, entry))
+        spans = sum(one.times for one in (*moving, entry))
         arranged = None
         if spans <= _MOVABLE_SPANS and entry.state not in _RUNNING:
             arranged = self.plan.rearranged(
-                [wanted, *(_wanted(one, fitting[one.id]) for one in moving)],
+                [wanted, *(_wanted(one, fitting(one)) for one in moving)],
                 slots.free_from,
             )
         if arranged is None:
@@ -375,6 +369,16 @@ def _is_within(entry: stored.Reservation, former: stored.Reservation) -> bool:
             for name in _PLACED_BY
         )
     )
+
+
+def _check_size(entry: stored.Reservation) -> None:
+    size_bytes = stored.size_bytes(entry)
+    if size_bytes > stored.MAX_BYTES:
+        raise _invalid(
+            f"its row would have {size_bytes} bytes, more than the"
+            f" {stored.MAX_BYTES} that fit; reserve fewer slots at once, or"
+            " name fewer hosts"
+        )
 
 
 def _members(wanted: Mapping[str, Any]) -> dict[str, Any]:
