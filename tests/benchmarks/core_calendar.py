@@ -122,9 +122,7 @@ class Play:
                 0.0,
             )
             try:
-                self._calendar.admit(
-                    entry, lambda _: slots, self._slots, 0.0
-                )
+                self._calendar.admit(entry, lambda _: slots, self._slots, 0.0)
             except admission.Rejected:
                 continue
             return entry

@@ -450,15 +450,28 @@ class World:
                 one for one in outcomes if one.code != codes.IDLE_TIMEOUT
             ]
         if schedule.budgets:
-            # Who waits when a budget is used up may be refused.
+            # Who waits when a budget is used up may be refused, also who has
+            # just lost a slot and heard of that alone.
+            rows = self._rows()
             outcomes = [
-                one for one in outcomes if one.code != codes.BUDGET_EXHAUSTED
+                one
+                for one in outcomes
+                if one.code != codes.BUDGET_EXHAUSTED
+                and not (
+                    one.session_id in rows
+                    and rows[one.session_id].reason == codes.BUDGET_EXHAUSTED
+                )
             ]
         if schedule.sets:
             # The client of another session of the set ended, or never came.
             outcomes = [
                 one for one in outcomes if one.code != codes.SET_INCOMPLETE
             ]
+            if any(fault.kind == "quota" for fault in schedule.faults):
+                # Its project may not have so many slots any more.
+                outcomes = [
+                    one for one in outcomes if one.code != codes.SET_IMPOSSIBLE
+                ]
         if schedule.reserves:
             # Who was let in by its claim and stays too long has to leave.
             outcomes = [one for one in outcomes if one.code != codes.RESERVED]
@@ -476,16 +489,19 @@ class World:
             found.append("visits without an outcome")
         return found
 
-    def _unserved(self) -> list[str]:
-        """Find sessions that were served and did not end so."""
+    def _rows(self) -> dict[str, db_api.SessionRecord]:
+        """Return the sessions that clients had, by id."""
         database = _stored(self.pool.database)
-        rows = {
+        return {
             row.session_id: row
             for row in database.sessions_by_ids(
                 {one.session_id for one in self.outcomes}
             )
         }
-        found = []
+
+    def _unserved(self) -> list[str]:
+        """Find sessions that were served and did not end so."""
+        rows, found = self._rows(), []
         for one in self.outcomes:
             if one.code or one.wanted or one.conduct not in _SERVED:
                 continue
