@@ -172,8 +172,8 @@ Maximum total number of times of a project's reservations by calendar that have
 not ended: one that recurs counts each of its times. Requests for more are
 refused with ``QUOTA_EXCEEDED``; those of administrators are not.
 
-The default is a tenth of the 10,000 times that the pool keeps together, so that
-a single project cannot use them up.
+The default is a tenth of the 10,000 times that the pool keeps together, so
+that a single project cannot use them up.
 """,
     ),
     cfg.FloatOpt(

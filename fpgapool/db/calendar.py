@@ -9,10 +9,10 @@ which counts 0. Earlier releases ignore rows of devices that they do not know,
 so the tables stay as they are, and services can go back to an earlier release,
 which keeps the rows.
 
-A table of their own needs a migration, and 1.0.0 leads only if the last migration
-is one that it knows (:func:`fpgapool.db.migration.require_newest`): its conductors
-that stand by could not take over after ``db sync``, and services could not go back.
-When a migration is needed anyway, this is to become a table.
+A table of their own needs a migration, and 1.0.0 leads only if the last
+migration is one that it knows (:func:`fpgapool.db.migration.require_newest`):
+its conductors that stand by could not take over after ``db sync``, and
+services could not go back. With the next migration this can become a table.
 """
 
 from __future__ import annotations

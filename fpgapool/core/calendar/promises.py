@@ -44,6 +44,10 @@ class Promises:
         """Whether a slot is promised to anybody."""
         return bool(self.owners or self.until_s)
 
+    def has(self, slot_id: model.SlotId) -> bool:
+        """Return whether a slot is reserved now or soon."""
+        return slot_id in self.owners or slot_id in self.until_s
+
     def set(self, event: events.CalendarChanged) -> set[model.SlotId]:
         """Set all promises; return the slots that are to be marked anew."""
         owners, until_s = dict(event.owners), dict(event.until_s)
