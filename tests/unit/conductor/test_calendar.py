@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.calendar import book
@@ -186,6 +187,39 @@ def test_sessions_that_stay_too_long_do_not_come() -> None:
     )
     assert session_state(pool, long) == states.QUEUED
     assert session_state(pool, short) == states.PREPARING
+
+
+def test_a_dry_run_says_when_it_would_have_to_end() -> None:
+    pool = make_pool(2)
+    reserve(pool, 3000.0)
+
+    def ask(claimed_bytes: int, **members: object) -> objects.DryRun:
+        wanted = {"accelerator": "ec", "project_id": "q"} | members
+        wanted["host_uuid"] = HOST
+        return pool.ask.opening.dry_run(
+            world.request(claimed_bytes=claimed_bytes, **wanted)
+        )()
+
+    long = ask(4 * 10**12)
+    assert (long.state, long.reasons) == (
+        states.QUEUED,
+        (codes.SLOTS_RESERVED,),
+    )
+    # 1000 s and 3000 s after 1970.
+    assert "before 1970-01-01T01:06:40Z by its claim" in long.message
+    assert long.expected_wait_s is None
+    short = ask(2 * 10**6)
+    assert (short.state, short.message) == (states.PREPARING, "")
+    # What can be taken back need not end.
+    assert ask(4 * 10**12, accelerator="copy").state == states.PREPARING
+    pool.tick(2995.0)
+    pool.report()
+    begun = ask(2 * 10**6)
+    assert begun.reasons == (codes.SLOTS_RESERVED,)
+    assert begun.message == ""
+    assert ask(2, accelerator="copy", project_id="p").state == (
+        states.PREPARING
+    )
 
 
 def test_a_start_farther_away_than_any_session_is_no_hindrance() -> None:

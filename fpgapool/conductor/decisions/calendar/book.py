@@ -241,7 +241,7 @@ class Calendar:
         text = "no later time fits, either"
         if next_s is not None:
             # Times are whole seconds in answers.
-            text = f"it fits when it starts at {_text(math.ceil(next_s))}"
+            text = f"it fits when it starts at {moment_of(math.ceil(next_s))}"
         return admission.Rejected(
             codes.RESERVATION_CONFLICT,
             f"fewer than {wanted.slots} slots that fit are left at that time;"
@@ -394,6 +394,7 @@ def _invalid(reason: str) -> admission.Rejected:
     return admission.Rejected(codes.INVALID_RESERVATION, reason)
 
 
-def _text(time_s: float) -> str:
+def moment_of(time_s: float) -> str:
+    """Return a time in seconds as text, in UTC."""
     moment = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
     return moment.isoformat().replace("+00:00", "Z")
