@@ -190,6 +190,20 @@ administrators are not. By default only administrators can reserve slots, for
 any project: reserved slots are taken from all others, whoever waits.
 """,
     ),
+    cfg.IntOpt(
+        "reservation_times",
+        default=1000,
+        min=-1,
+        max=2**31 - 1,
+        help="""
+Maximum total number of times of a project's reservations by calendar that have
+not ended: one that recurs counts each of its times. Requests for more are
+refused with ``QUOTA_EXCEEDED``; those of administrators are not.
+
+The default is a tenth of the 10,000 times that the pool keeps together, so
+that a single project cannot use them up.
+""",
+    ),
     cfg.FloatOpt(
         "refresh_interval_s",
         default=60,

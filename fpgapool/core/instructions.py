@@ -187,3 +187,14 @@ class Outcome:
         self.output: list[Instruction] = []
         self.pass_due = False
         self.is_quiet = True
+
+    def take_program_back(self, generation: int) -> bool:
+        """Withdraw the order of this step to program a slot, if it has one.
+
+        Who obeys finds only the last holder of a slot.
+        """
+        for place, order in enumerate(self.output):
+            if isinstance(order, Program) and order.generation == generation:
+                del self.output[place]
+                return True
+        return False

@@ -43,11 +43,14 @@ class Prediction:
     :param status: its status; NEVER: the job would be rejected, with this
         reason.
     :param position: the number of jobs before it; None: it would not wait.
+    :param ends_by_s: the start of a reservation before which it would have to
+        end to get a slot now, by its claim; None: that does not matter.
     """
 
     status: model.Status
     position: int | None = None
     message: str = ""
+    ends_by_s: float | None = None
 
 
 class Snapshot:
@@ -95,8 +98,24 @@ class Snapshot:
                 return Prediction(refused, message=one.message)
         status = pool.status(job.id)
         if status.verdict is model.Verdict.NOT_NOW:
-            return Prediction(status, pool.queue_position(job.id))
+            return Prediction(
+                status,
+                pool.queue_position(job.id),
+                ends_by_s=_ends_by_s(pool, job),
+            )
         return Prediction(status)
+
+
+def _ends_by_s(pool: state.PoolState, job: model.Job) -> float | None:
+    table = pool.view.slots
+    return pool.view.reservations.promises.closes_at_s(
+        job,
+        (
+            slot
+            for slot_id, slot in table.slots.items()
+            if slot_id not in table.assignments
+        ),
+    )
 
 
 def _submitted(job: model.Job) -> list[events.JobSubmitted]:

@@ -31,6 +31,8 @@ QUOTAS: typing.Final = {
     " other projects; `in_use` is always 0.",
     "reservation_slots": "Slots of the project's reservations that have not"
     " ended.",
+    "reservation_times": "Times of the project's reservations that have not"
+    " ended; one that recurs counts each time.",
 }
 #: Versions of the REST API from which on it has a resource that 1.0 has not.
 QUOTAS_SINCE: typing.Final = {
@@ -38,6 +40,7 @@ QUOTAS_SINCE: typing.Final = {
     "sessions_per_user": (1, 3),
     "user_turns": (1, 3),
     "reservation_slots": (1, 3),
+    "reservation_times": (1, 3),
 }
 #: The value of a limit that means unlimited.
 UNLIMITED = -1

@@ -26,6 +26,8 @@ check = invariants.check
 
 _PLENTY = 100_000
 _LITTLE = 20
+#: So much of what was used may be charged wrongly.
+_MOST_WRONG = 0.001
 #: Seconds that differ by less are the same.
 _ROUNDING_S = 1e-6
 
@@ -92,9 +94,12 @@ class Watcher:
         self._seen: dict[pools.Pool, set[int]] = {}
         #: By session and generation, and whether it was heard of late.
         self._used_s: dict[tuple[str, int, bool], float] = {}
+        #: What the rows of usage must have, once these are charged.
+        self._unwritten: dict[
+            tuple[str, int, bool], tuple[tuple[object, ...], float]
+        ] = {}
         #: The leaders' ledgers, in order.
         self._ledgers: dict[object, int] = {}
-        self._used_by: dict[tuple[str, int, bool], int] = {}
 
     def install(self) -> None:
         """Watch from now on, for good."""
@@ -112,6 +117,7 @@ class Watcher:
         self, _none: None, room: keeping.Keeping, _pasts: object
     ) -> None:
         self._ledgers[room._ledger] = len(self._ledgers)
+        self._forget_unwritten()
         database = self._stored()
         durable = {
             row.project_id: book.amounts(row)
@@ -201,7 +207,7 @@ class Watcher:
     ) -> None:
         used_s = ended_at - hold.assigned_at
         key = hold.session.session_id, hold.generation, False
-        self._note(room, key, used_s)
+        self._note(room, key, used_s, hold.session)
 
     def _left_late(
         self,
@@ -213,33 +219,42 @@ class Watcher:
         if session.started_at is None and result.started_at is not None:
             used_s = max(result.finished_at - result.started_at, 0.0)
             key = result.session_id, result.generation, True
-            self._note(room, key, used_s)
+            self._note(room, key, used_s, session)
 
     def _note(
         self,
         room: charging.Charging,
         key: tuple[str, int, bool],
         used_s: float,
+        session: sessions.Session,
     ) -> None:
-        """Note a use; of a leader that cannot write any more, the next one
-        charges it.
-        """
-        number = self._ledgers[room._ledger]
-        if number >= self._used_by.get(key, 0):
-            self._used_by[key] = number
+        """Note a use, unless its leader cannot write any more."""
+        if self._ledgers[room._ledger] == len(self._ledgers) - 1:
             self._used_s[key] = used_s
+            row = room._ledger._rows[session.project_id, session.accelerator]
+            self._unwritten[key] = _row_key(row), row.slot_s
+
+    def _forget_unwritten(self) -> None:
+        """Forget what former leaders have decided and could not write."""
+        rows = self._stored().sum_usage(
+            keys=("project_id", "accelerator", "day"), limit=1000
+        )
+        written_s = {_row_key(row): row.slot_s for row in rows}
+        for key, (row_key, slot_s) in self._unwritten.items():
+            if written_s.get(row_key, 0.0) < slot_s - _ROUNDING_S:
+                del self._used_s[key]
+        self._unwritten.clear()
+
+    def wrong(self) -> list[str]:
+        """Return what is wrong when all is at rest."""
+        used_s, charged_s = self.used_s(), self.charged_s()
+        if abs(charged_s - used_s) <= _MOST_WRONG * used_s + _ROUNDING_S:
+            return []
+        return [f"{used_s:.3f} s were used, and {charged_s:.3f} s charged"]
 
     def used_s(self) -> float:
-        """Return for how long sessions had slots.
-
-        What a former leader decided and could not write never happened.
-        """
-        durable = self._watcher.durable_slots
-        return sum(
-            used_s
-            for (session_id, generation, _), used_s in self._used_s.items()
-            if (session_id, generation) in durable
-        )
+        """Return for how long sessions had slots."""
+        return sum(self._used_s.values())
 
     def charged_s(self) -> float:
         """Return for how long sessions had slots, by the database."""
@@ -247,6 +262,10 @@ class Watcher:
         return sum(
             row.slot_s - row.group_busy_s - row.group_idle_s for row in rows
         )
+
+
+def _row_key(row: db_api.UsageRecord) -> tuple[object, ...]:
+    return row.project_id, row.accelerator, row.day
 
 
 def _project_of(hold: holds.Hold) -> str:

@@ -280,6 +280,7 @@ def _host_lost(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
     for pid, host in list(pool.system.hosts.items()):
         if host == agent.host:
             pool.system.processes[pid].kill()
+    pool.lost.append((agent.host, pool.kernel.now_s))
     return agent.start
 
 

@@ -106,7 +106,8 @@ class Watcher:
         self._given_back: set[tuple[int, int]] = set()
         self._secrets: set[str] = set()
         self._used: set[bytes] = set()
-        self._homes: dict[tuple[str, int], object] = {}
+        #: The worker that let each session's client in, by generation, too.
+        self.homes: dict[tuple[str, int], kernels.Process | None] = {}
         self._released: set[tuple[object, int, int]] = set()
         self._given: collections.Counter[object] = collections.Counter()
         self._charged: set[tuple[object, int]] = set()
@@ -572,7 +573,7 @@ class Watcher:
         task = self._kernel.current
         home = task.process if task else None
         key = said.session_id, said.generation
-        known = self._homes.setdefault(key, home)
+        known = self.homes.setdefault(key, home)
         check(known is home, "a session in two slots", said, known, home)
         check(
             key in self.durable_slots,

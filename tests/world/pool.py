@@ -387,6 +387,8 @@ class Pool:
         self.guests: list[kernels.Process] = []
         #: The front door of each of them.
         self.doors: dict[kernels.Process, str] = {}
+        #: Hosts that have lost their power, and when.
+        self.lost: list[tuple[str, float]] = []
         #: What runs in the processes that agents have started.
         self.workers: dict[kernels.Process, worker_service.Worker] = {}
         self.desks: dict[kernels.Process, desk_service.Desk] = {}

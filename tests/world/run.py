@@ -77,6 +77,8 @@ _RETURN_FROM_BYTES = 2**12
 #: blocks in which it is had.
 _SPARE_BYTES = 2**25
 _BLOCK_BYTES = 448
+#: Until the pool knows how a session has ended, when nothing goes wrong.
+_HEARD_S = 10.0
 #: How often metrics are looked at, a second apart, until all is at rest.
 _SCRAPES = 10
 #: Clocks may be wrong by hours.
@@ -183,6 +185,8 @@ class World:
         self.owners: list[groups.Owner] = []
         self.guests: list[groups.Guest] = []
         self.outcomes: list[clients.Outcome] = []
+        #: The hosts of the front doors that sessions came by.
+        self._doors: dict[str, str] = {}
         self.visits = [
             *schedule.visits,
             *(
@@ -222,6 +226,7 @@ class World:
             *self._judge(),
             *self.preemption.wrong(),
             *self._unserved(),
+            *(self.budgets.wrong() if self.schedule.budgets else ()),
             *self._scrape(),
         ]
 
@@ -308,6 +313,8 @@ class World:
         current.clear()
         outcome.ended_s = self.kernel.now_s
         self.outcomes.append(outcome)
+        if outcome.door == "socket":
+            self._doors[outcome.session_id] = agent.host
         self.preemption.visited(visit, outcome)
         for problem in judge.wrong([outcome]):
             self.kernel.fail(problem)
@@ -448,15 +455,28 @@ class World:
                 one for one in outcomes if one.code != codes.IDLE_TIMEOUT
             ]
         if schedule.budgets:
-            # Who waits when a budget is used up may be refused.
+            # Who waits when a budget is used up may be refused, also who has
+            # just lost a slot and heard of that alone.
+            rows = self._rows()
             outcomes = [
-                one for one in outcomes if one.code != codes.BUDGET_EXHAUSTED
+                one
+                for one in outcomes
+                if one.code != codes.BUDGET_EXHAUSTED
+                and not (
+                    one.session_id in rows
+                    and rows[one.session_id].reason == codes.BUDGET_EXHAUSTED
+                )
             ]
         if schedule.sets:
             # The client of another session of the set ended, or never came.
             outcomes = [
                 one for one in outcomes if one.code != codes.SET_INCOMPLETE
             ]
+            if any(fault.kind == "quota" for fault in schedule.faults):
+                # Its project may not have so many slots any more.
+                outcomes = [
+                    one for one in outcomes if one.code != codes.SET_IMPOSSIBLE
+                ]
         if schedule.reserves:
             # Who was let in by its claim and stays too long has to leave.
             outcomes = [one for one in outcomes if one.code != codes.RESERVED]
@@ -474,23 +494,49 @@ class World:
             found.append("visits without an outcome")
         return found
 
-    def _unserved(self) -> list[str]:
-        """Find sessions that were served and did not end so."""
+    def _rows(self) -> dict[str, db_api.SessionRecord]:
+        """Return the sessions that clients had, by id."""
         database = _stored(self.pool.database)
-        rows = {
+        return {
             row.session_id: row
             for row in database.sessions_by_ids(
                 {one.session_id for one in self.outcomes}
             )
         }
-        found = []
+
+    def _unserved(self) -> list[str]:
+        """Find sessions that were served and did not end so."""
+        rows, found = self._rows(), []
         for one in self.outcomes:
             if one.code or one.wanted or one.conduct not in _SERVED:
                 continue
             row = rows.get(one.session_id)
-            if row is not None and row.state != states.CLOSED:
+            if (
+                row is not None
+                and row.state != states.CLOSED
+                and not self._is_forgotten(one)
+            ):
                 found.append(f"served, but {row.state} {row.reason}: {one}")
         return found
+
+    def _is_forgotten(self, one: clients.Outcome) -> bool:
+        """Return whether all that knew of an end were lost with their host.
+
+        That is the session's worker, its client, and the front door that
+        repeats what the client said.
+        """
+        system, heard_s = self.pool.system, self.schedule.longest_trouble_s
+        homes = {
+            system.hosts[home.pid]
+            for (session_id, _), home in self.watcher.homes.items()
+            if session_id == one.session_id and home is not None
+        }
+        return any(
+            host == self._doors.get(one.session_id)
+            and host in homes
+            and 0 <= lost_s - one.ended_s <= heard_s + _HEARD_S
+            for host, lost_s in self.pool.lost
+        )
 
     def _scrape(self) -> list[str]:
         """See that agents tell Prometheus of slots that are at rest."""

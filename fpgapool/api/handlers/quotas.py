@@ -152,6 +152,7 @@ def _names(call: calls.Call) -> list[str]:
 def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
     """Return the usage of each limited resource."""
     queued = [one for one in use.sessions if one.state == states.QUEUED]
+    live = [one for one in use.reservations if not one.is_over]
     return {
         "sessions": use.slots,
         "queued": sum(one.sessions for one in queued),
@@ -166,7 +167,6 @@ def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
         # Sessions do not use these up.
         "max_priority": 0,
         "user_turns": 0,
-        "reservation_slots": sum(
-            one.slots for one in use.reservations if not one.is_over
-        ),
+        "reservation_slots": sum(one.slots for one in live),
+        "reservation_times": sum(one.times for one in live),
     }

@@ -44,6 +44,10 @@ class Promises:
         """Whether a slot is promised to anybody."""
         return bool(self.owners or self.until_s)
 
+    def has(self, slot_id: model.SlotId) -> bool:
+        """Return whether a slot is reserved now or soon."""
+        return slot_id in self.owners or slot_id in self.until_s
+
     def set(self, event: events.CalendarChanged) -> set[model.SlotId]:
         """Set all promises; return the slots that are to be marked anew."""
         owners, until_s = dict(event.owners), dict(event.until_s)
@@ -69,6 +73,44 @@ class Promises:
         if accelerator.stateless:
             return True
         return self._view.now + needed_s(job, accelerator, slot) <= until_s
+
+    def closes(self, job: model.Job, slot: slots.Slot) -> bool:
+        """Return whether a job can have a slot only after a reservation."""
+        owner = self.owners.get(slot.id)
+        if owner is not None:
+            return owner != owner_of(job.project, job.accelerator)
+        return not self.allows(job, slot)
+
+    def closes_all(
+        self, job: model.Job, known: abc.Iterable[slots.Slot]
+    ) -> bool:
+        """Return whether a job can have none of the slots that fit it."""
+        accelerator = self._view.accelerators[job.accelerator]
+        fitting = [
+            slot
+            for slot in known
+            if slot.is_usable and accelerator.fits(slot.spec.shape)
+        ]
+        return bool(fitting) and all(self.closes(job, one) for one in fitting)
+
+    def closes_at_s(
+        self, job: model.Job, idle: abc.Iterable[slots.Slot]
+    ) -> float | None:
+        """Return until when a job would have to end to get an idle slot.
+
+        :returns: None if no slot that fits it is reserved later.
+        """
+        accelerator = self._view.accelerators[job.accelerator]
+        starts_s = [
+            self.until_s[slot.id]
+            for slot in idle
+            if slot.id in self.until_s
+            and slot.id not in self.owners
+            and slot.is_usable
+            and accelerator.fits(slot.spec.shape)
+            and not self.allows(job, slot)
+        ]
+        return max(starts_s, default=None)
 
     def first_short(
         self, jobs: abc.Iterable[queued.JobRecord], slot: slots.Slot

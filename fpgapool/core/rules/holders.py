@@ -518,9 +518,11 @@ class Holders:
     def _report_requeue(
         self, hold: slots.Hold, record: queued.JobRecord, reason: str
     ) -> None:
-        self._outcome.output.append(
-            instructions.Requeue(record.job.id, hold.generation, reason)
-        )
+        """Report that a job waits again, unless nobody knows of its slot."""
+        if not self._outcome.take_program_back(hold.generation):
+            self._outcome.output.append(
+                instructions.Requeue(record.job.id, hold.generation, reason)
+            )
 
     def _end(self, hold: slots.Hold) -> None:
         """Free a slot whose holder has finished."""

@@ -212,7 +212,7 @@ class Reservations:
     ) -> list[Change]:
         all_known = known
         if self.promises:
-            known = [slot for slot in known if not self._is_promised(slot)]
+            known = [slot for slot in known if not self.promises.has(slot.id)]
         # Reserve the highest numbers first.
         known = sorted(known, key=lambda slot: slot.number, reverse=True)
         old = self.bound.pop(device_id, {})
@@ -321,26 +321,11 @@ class Reservations:
         if not slot.works:
             return _SOMETIME
         hold = self._table.assignments.get(slot.id)
-        if hold is None or self._instance_of(hold) == instance_id:
+        if hold is None or _instance_of(hold) == instance_id:
             return _AT_ONCE
         if hold.revoked or self._can_move(hold):
             return _SOON
         return _SOMETIME
-
-    def _instance_of(self, hold: slots.Hold) -> str | None:
-        return hold.record.job.instance_id if hold.record else None
-
-    def _is_promised(self, slot: slots.Slot) -> bool:
-        return (
-            slot.id in self.promises.owners or slot.id in self.promises.until_s
-        )
-
-    def _is_owners(self, hold: slots.Hold, owner: str) -> bool:
-        """Return whether a holder may keep a slot reserved by calendar."""
-        job = hold.record.job if hold.record else None
-        return job is not None and owner == promises.owner_of(
-            job.project, job.accelerator
-        )
 
     def _can_move(self, hold: slots.Hold) -> bool:
         """Return whether a holder can move to another slot.
@@ -364,7 +349,7 @@ class Reservations:
             for hold, instance_id in holds
             if hold is not None
             and not hold.revoked
-            and self._instance_of(hold) != instance_id
+            and _instance_of(hold) != instance_id
             and self._can_move(hold)
         ]
         for slot in self._table.slots_of(device_id):
@@ -375,7 +360,7 @@ class Reservations:
                 owner is not None
                 and hold is not None
                 and not hold.revoked
-                and not self._is_owners(hold, owner)
+                and not _is_owners(hold, owner)
             ):
                 leaving.append(hold)
         return leaving
@@ -607,6 +592,18 @@ class Reservations:
             )
         )
         return sum(self.wanted.get(device_id, {}).values()) - ready
+
+
+def _instance_of(hold: slots.Hold) -> str | None:
+    return hold.record.job.instance_id if hold.record else None
+
+
+def _is_owners(hold: slots.Hold, owner: str) -> bool:
+    """Return whether a holder may keep a slot reserved by calendar."""
+    job = hold.record.job if hold.record else None
+    return job is not None and owner == promises.owner_of(
+        job.project, job.accelerator
+    )
 
 
 def _count(bound: abc.Mapping[model.SlotId, str], instance_id: str) -> int:

@@ -27,6 +27,7 @@ RESOURCES = {
     "group_clients": _("Clients of groups"),
     "max_priority": _("Highest priority of a session"),
     "reservation_slots": _("Slots of reservations"),
+    "reservation_times": _("Times of reservations"),
 }
 _NEVER_IN_USE = (
     *("live_per_user", "sessions_per_user"),

@@ -16,7 +16,7 @@ FOREIGN = "/v1/quotas/p2"
 RESOURCES = (
     *("sessions", "queued", "queued_bytes", "bitstream_bytes"),
     *("groups", "group_slots", "group_clients", "max_priority"),
-    *("reservation_slots", "live_per_user"),
+    *("reservation_slots", "reservation_times", "live_per_user"),
     *("sessions_per_user", "user_turns"),
 )
 
@@ -45,6 +45,7 @@ def test_everybody_sees_what_the_own_project_may_use(world):
                 "group_clients": 0,
                 "max_priority": 0,
                 "reservation_slots": 0,
+                "reservation_times": 0,
                 "live_per_user": 0,
                 "sessions_per_user": 0,
                 "user_turns": 0,

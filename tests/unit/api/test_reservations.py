@@ -169,5 +169,7 @@ def test_older_versions_have_none(world):
 
 def test_the_quota_counts_what_is_not_over(world):
     create(world)
+    create(world, repeat="day", times=3)
     quota = world.ask("GET", "/v1/quotas", fakes.MEMBER).json["quota"]
-    assert quota["reservation_slots"]["in_use"] == 1
+    assert quota["reservation_slots"]["in_use"] == 2
+    assert quota["reservation_times"]["in_use"] == 4

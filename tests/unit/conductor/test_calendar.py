@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.calendar import book
@@ -188,6 +189,39 @@ def test_sessions_that_stay_too_long_do_not_come() -> None:
     assert session_state(pool, short) == states.PREPARING
 
 
+def test_a_dry_run_says_when_it_would_have_to_end() -> None:
+    pool = make_pool(2)
+    reserve(pool, 3000.0)
+
+    def ask(claimed_bytes: int, **members: object) -> objects.DryRun:
+        wanted = {"accelerator": "ec", "project_id": "q"} | members
+        wanted["host_uuid"] = HOST
+        return pool.ask.opening.dry_run(
+            world.request(claimed_bytes=claimed_bytes, **wanted)
+        )()
+
+    long = ask(4 * 10**12)
+    assert (long.state, long.reasons) == (
+        states.QUEUED,
+        (codes.SLOTS_RESERVED,),
+    )
+    # 1000 s and 3000 s after 1970.
+    assert "before 1970-01-01T01:06:40Z by its claim" in long.message
+    assert long.expected_wait_s is None
+    short = ask(2 * 10**6)
+    assert (short.state, short.message) == (states.PREPARING, "")
+    # What can be taken back need not end.
+    assert ask(4 * 10**12, accelerator="copy").state == states.PREPARING
+    pool.tick(2995.0)
+    pool.report()
+    begun = ask(2 * 10**6)
+    assert begun.reasons == (codes.SLOTS_RESERVED,)
+    assert begun.message == ""
+    assert ask(2, accelerator="copy", project_id="p").state == (
+        states.PREPARING
+    )
+
+
 def test_a_start_farther_away_than_any_session_is_no_hindrance() -> None:
     pool = make_pool(2)
     reserve(pool, 4000.0)
@@ -312,6 +346,50 @@ def test_a_project_has_a_quota() -> None:
     assert send(pool, "x", {"slots": 4}) is None
     # Above its quota it may still be cut short.
     assert send(pool, "x", {"slots": 1}, exempt=False) is None
+
+
+def test_a_project_has_so_many_times() -> None:
+    """All its times count, and other projects' do not."""
+    pool = make_pool(4)
+    limits = {"reservation_slots": -1, "reservation_times": 5}
+    pool.feed(inputs.SetQuota("p", limits))
+    id_ = reserve(pool, exempt=False, repeat="day", times=3, slots=1)
+    start_s = pool.now + 1000.0
+    wanted = {
+        "accelerator": "copy",
+        "slots": 1,
+        "start_s": start_s,
+        "end_s": start_s + 600.0,
+        "repeat": "week",
+        "times": 3,
+    }
+    answer = send(pool, "x", wanted, exempt=False)
+    assert isinstance(answer, Exception)
+    assert answer.code == codes.QUOTA_EXCEEDED
+    assert "reserved 3 times besides these 3" in str(answer)
+    assert send(pool, "x", wanted | {"times": 2}, exempt=False) is None
+    answer = send(pool, id_, {"times": 4}, exempt=False)
+    assert answer.code == codes.QUOTA_EXCEEDED
+    pool.feed(inputs.SetQuota("q", {"reservation_slots": -1}))
+    assert reserve(pool, project_id="q", exempt=False, slots=1)
+    # Above its limit it may still have less; administrators may do more.
+    assert send(pool, id_, {"times": 8}) is None
+    assert send(pool, id_, {"times": 7}, exempt=False) is None
+    assert send(pool, id_, {"times": 8}, exempt=False) is not None
+
+
+def test_a_row_that_databases_do_not_take_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = make_pool(4)
+    id_ = reserve(pool, slots=1)
+    monkeypatch.setattr(
+        stored, "MAX_BYTES", stored.size_bytes(entry(pool, id_)) + 10
+    )
+    assert refused(pool, slots=2, name="n" * 20) == codes.INVALID_RESERVATION
+    # A change that is refused leaves all as it was.
+    assert send(pool, id_, {"name": "n" * 20}) is not None
+    assert pool.memory.calendar.plan.bound[id_] == entry(pool, id_).bound
 
 
 def test_the_pool_keeps_so_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import pytest
@@ -14,6 +15,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import state
+from fpgapool.core.calendar import promises
 from fpgapool.sim.inputs import generating
 from fpgapool.sim.inputs import scenario as scenarios
 from tests.harness import cases
@@ -86,14 +88,17 @@ def test_answers_do_not_depend_on_the_scale() -> None:
 
 
 class _Pool:
-    """A pool with one slot, and what it expects."""
+    """A pool of one board, and what it expects."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int = 1) -> None:
         self.core = state.PoolState(strategies.fifo({}, 0))
         self.waits = expected_waits.ExpectedWaits(self.core)
         self.now = 0.0
-        slot = model.SlotSpec(1, 1, 1, 0, "any")
-        device = model.DeviceSpec(1, 1, "board0", 1e9, (slot,))
+        specs = tuple(
+            model.SlotSpec(number, 1, 1, number - 1, "any")
+            for number in range(1, slots + 1)
+        )
+        device = model.DeviceSpec(1, 1, "board0", 1e9, specs)
         host = model.HostSpec(1, "host1", 1e9, (device,))
         accelerator = model.Accelerator("copyx", 100.0)
         self.happen(
@@ -117,8 +122,8 @@ class _Pool:
         """Let the job in the slot end after a while, and the next ones."""
         for _ in range(times):
             self.now += each_s
-            generation = self.core.assignments()[1].generation
-            self.happen(events.SlotReleased(1, generation))
+            for slot_id, held in sorted(self.core.assignments().items()):
+                self.happen(events.SlotReleased(slot_id, held.generation))
 
     def remaining(self, job_id: int) -> expected_waits.Wait | None:
         return self.waits.remaining(job_id, self.now)
@@ -294,3 +299,39 @@ def test_all_jobs_of_a_set_wait_and_run() -> None:
         waits.obey(pool.step(), 0.0)
         assert [i for i in (1, 2) if waits._waiting.get(i)] == waiting
     assert len(waits._running) == 2
+
+
+# -- reservations by calendar --------------------------------------------
+
+
+def test_work_takes_longer_once_slots_are_reserved() -> None:
+    pool = _Pool(slots=2)
+    pool.submit(*range(1, 42))
+    pool.serve(10)
+    again = pool.waits.of_new(_job(99), pool.now)
+    assert again is not None
+    # One of two slots from the moment on, then: half of it is done before.
+    for start_in_s, factor in ((0.0, 2.0), (again.expected_s / 2, 1.5)):
+        start_s = pool.now + start_in_s
+        pool.happen(events.CalendarChanged((), ((2, start_s),)))
+        found = pool.waits.of_new(_job(99), pool.now)
+        assert found is not None
+        assert found.expected_s == pytest.approx(
+            factor * again.expected_s, rel=0.1
+        )
+    # With no slot left, nobody knows.
+    pool.happen(events.CalendarChanged((), ((1, pool.now), (2, pool.now))))
+    assert pool.waits.of_new(_job(99), pool.now) is None
+
+
+def test_who_waits_for_the_end_of_a_reservation_knows_no_wait(
+    served: _Pool,
+) -> None:
+    owner = promises.owner_of("p", "copyx")
+    served.happen(events.CalendarChanged(((1, owner),)))
+    other = _job(99)
+    assert served.waits.of_new(other, served.now) is None
+    own = dataclasses.replace(other, project="p")
+    assert served.waits.of_new(own, served.now) is not None
+    served.happen(events.CalendarChanged())
+    assert served.waits.of_new(other, served.now) is not None

@@ -49,6 +49,7 @@ def test_defaults_hold_for_everybody(pool):
         "group_clients": -1,
         "max_priority": 0,
         "reservation_slots": 0,
+        "reservation_times": -1,
     }
     for project_id in ("p", None):
         told = quotas.document(pool.memory.quotas.of(project_id))

@@ -154,3 +154,22 @@ def test_groups_served_last_leave_for_others() -> None:
     output = submit(pool, "b")
     (left,) = [one for one in output if isinstance(one, instructions.Revoke)]
     assert served(pool, pool.hear(events.SlotReleased, left.slot_id)) == ["b"]
+
+
+def test_a_slot_that_is_granted_and_taken_back_at_once_is_not_told() -> None:
+    """A group gets a slot in a pass, and a job that yields wants it, too."""
+    pool = make_pool(1)
+    submit(pool, "b")
+    begin(pool, 10)
+    turn(pool, "a", model.Turn.LAST)
+    make_group(pool, 1)
+    # In one step: the slot is free, and its holder waits behind all others.
+    yields = pools.make_job(7, project="b")
+    output = pool.step(
+        events.SlotReleased(10, pool.generation(10)),
+        events.JobSubmitted(yields, None, True),
+    )
+    assert [job_id for job_id, _ in pools.taken(output)] == [7]
+    assert not any(isinstance(one, instructions.Requeue) for one in output)
+    # The group waits still.
+    assert pools.taken(pool.hear(events.SlotReleased, 10))

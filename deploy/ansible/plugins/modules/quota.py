@@ -64,6 +64,9 @@ options:
   reservation_slots:
     description: Slots of the project's reservations that have not ended.
     type: int
+  reservation_times:
+    description: Times of these reservations; one that recurs counts each.
+    type: int
 """
 
 EXAMPLES = r"""
@@ -91,7 +94,7 @@ limits:
 LIMITS = (
     *("sessions", "queued", "queued_bytes", "bitstream_bytes"),
     *("groups", "group_slots", "group_clients", "max_priority"),
-    *("reservation_slots", "live_per_user"),
+    *("reservation_slots", "reservation_times", "live_per_user"),
     *("sessions_per_user", "user_turns"),
 )
 ARGUMENTS: dict[str, dict[str, object]] = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -86,13 +87,14 @@ class Calendar:
     ) -> None:
         rows = [one for one in records if stored.is_of_calendar(one)]
         self._numbers = stored.Numbers(rows)
-        self.entries: dict[str, stored.Reservation] = {}
-        self.plan = plans.Plan()
-        for one in rows:
-            entry = stored.read(one)
-            if entry is not None:
-                self.entries[entry.id] = entry
-                self._bind(entry)
+        self.entries: dict[str, stored.Reservation] = {
+            entry.id: entry
+            for one in rows
+            if (entry := stored.read(one)) is not None
+        }
+        self.plan = plans.Plan.of(
+            (one.id, spans_of(one), one.bound) for one in self.live()
+        )
 
     def _bind(self, entry: stored.Reservation) -> None:
         if entry.is_over:
@@ -103,12 +105,6 @@ class Calendar:
     def live(self) -> list[stored.Reservation]:
         """Return the reservations that are not over."""
         return [one for one in self.entries.values() if not one.is_over]
-
-    def slots_of(self, project_id: str) -> int:
-        """Return how many slots a project's reservations have together."""
-        return sum(
-            one.slots for one in self.live() if one.project_id == project_id
-        )
 
     # -- changes -----------------------------------------------------------
 
@@ -138,14 +134,14 @@ class Calendar:
     def admit(
         self,
         entry: stored.Reservation,
-        fitting: Mapping[str, frozenset[int]],
+        fitting: Callable[[stored.Reservation], frozenset[int]],
         slots: Slots,
         now: float,
     ) -> list[stored.Reservation]:
         """Give a new or changed reservation its slots.
 
-        :param fitting: the slots that each reservation may have, by id, that
-            has not begun; with those of this one.
+        :param fitting: returns the slots that a reservation may have that has
+            not begun, or that is this one.
         :returns: the reservations that have changed, this one included.
         :raises Rejected: if it does not fit; nothing has changed then.
         """
@@ -159,6 +155,8 @@ class Calendar:
                 changed = [entry]
             else:
                 changed = self._placed(entry, fitting, slots)
+            for one in changed:
+                _check_size(one)
         except admission.Rejected:
             if former is not None:
                 self._bind(former)
@@ -181,10 +179,9 @@ class Calendar:
         if last.end_s > now + reservation.HORIZON_S:
             days = reservation.HORIZON_S / 86400
             raise _invalid(f"its last end is more than {days:g} days ahead")
-        others = sum(
-            len(spans_of(one)) for one in self.live() if one.id != entry.id
-        )
-        if others + len(spans_of(entry)) > reservation.MAX_SPANS:
+        others = sum(one.times for one in self.live() if one.id != entry.id)
+        more = former is None or entry.times > former.times
+        if more and others + entry.times > reservation.MAX_SPANS:
             raise admission.Rejected(
                 codes.TOO_MANY_RESERVATIONS,
                 f"the pool keeps {reservation.MAX_SPANS} times of reservations"
@@ -194,10 +191,10 @@ class Calendar:
     def _placed(
         self,
         entry: stored.Reservation,
-        fitting: Mapping[str, frozenset[int]],
+        fitting: Callable[[stored.Reservation], frozenset[int]],
         slots: Slots,
     ) -> list[stored.Reservation]:
-        wanted = _wanted(entry, fitting[entry.id])
+        wanted = _wanted(entry, fitting(entry))
         if len(wanted.fitting) < entry.slots:
             raise admission.Rejected(
                 codes.RESERVATION_CONFLICT,
@@ -211,15 +208,13 @@ class Calendar:
         moving = [
             one
             for one in self.live()
-            if one.id != entry.id
-            and one.state == reservation.SCHEDULED
-            and one.id in fitting
+            if one.id != entry.id and one.state == reservation.SCHEDULED
         ]
-        spans = sum(len(spans_of(one)) for one in (*moving, entry))
+        spans = sum(one.times for one in (*moving, entry))
         arranged = None
         if spans <= _MOVABLE_SPANS and entry.state not in _RUNNING:
             arranged = self.plan.rearranged(
-                [wanted, *(_wanted(one, fitting[one.id]) for one in moving)],
+                [wanted, *(_wanted(one, fitting(one)) for one in moving)],
                 slots.free_from,
             )
         if arranged is None:
@@ -246,7 +241,7 @@ class Calendar:
         text = "no later time fits, either"
         if next_s is not None:
             # Times are whole seconds in answers.
-            text = f"it fits when it starts at {_text(math.ceil(next_s))}"
+            text = f"it fits when it starts at {moment_of(math.ceil(next_s))}"
         return admission.Rejected(
             codes.RESERVATION_CONFLICT,
             f"fewer than {wanted.slots} slots that fit are left at that time;"
@@ -376,6 +371,16 @@ def _is_within(entry: stored.Reservation, former: stored.Reservation) -> bool:
     )
 
 
+def _check_size(entry: stored.Reservation) -> None:
+    size_bytes = stored.size_bytes(entry)
+    if size_bytes > stored.MAX_BYTES:
+        raise _invalid(
+            f"its row would have {size_bytes} bytes, more than the"
+            f" {stored.MAX_BYTES} that fit; reserve fewer slots at once, or"
+            " name fewer hosts"
+        )
+
+
 def _members(wanted: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **wanted,
@@ -389,6 +394,7 @@ def _invalid(reason: str) -> admission.Rejected:
     return admission.Rejected(codes.INVALID_RESERVATION, reason)
 
 
-def _text(time_s: float) -> str:
+def moment_of(time_s: float) -> str:
+    """Return a time in seconds as text, in UTC."""
     moment = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
     return moment.isoformat().replace("+00:00", "Z")

@@ -149,28 +149,38 @@ class CalendarKeeping(parts.Room):
         calendar = self._calendar
         if not exempt:
             self._check_quota(entry)
+        found: dict[object, frozenset[int]] = {}
+
+        def fitting(one: stored.Reservation) -> frozenset[int]:
+            # Many want the same.
+            wanted = one.accelerator, one.host_uuids, one.device_id
+            if wanted not in found:
+                found[wanted] = self._fitting(one)
+            return found[wanted]
+
         slots = self._slots(entry)
-        fitting = {
-            one.id: self._fitting(one)
-            for one in calendar.live()
-            if one.state == reservation.SCHEDULED
-        }
-        fitting[entry.id] = self._fitting(entry)
         for one in calendar.admit(entry, fitting, slots, self._clock.now):
             self._outbox.write(stored.row(one))
 
     def _check_quota(self, entry: stored.Reservation) -> None:
-        limit = self._quotas.of(entry.project_id).reservation_slots
+        quota = self._quotas.of(entry.project_id)
         former = self._calendar.entries.get(entry.id)
-        used = self._calendar.slots_of(entry.project_id)
-        used -= 0 if former is None or former.is_over else former.slots
-        more = entry.slots > (0 if former is None else former.slots)
-        if limit is not None and more and used + entry.slots > limit:
-            raise admission.Rejected(
-                codes.QUOTA_EXCEEDED,
-                f"the project has reserved {used} slots besides these"
-                f" {entry.slots}, and its quota reservation_slots is {limit}",
-            )
+        others = [
+            one
+            for one in self._calendar.live()
+            if one.project_id == entry.project_id and one.id != entry.id
+        ]
+        for name in "slots", "times":
+            limit: int | None = getattr(quota, f"reservation_{name}")
+            wanted: int = getattr(entry, name)
+            more = former is None or wanted > getattr(former, name)
+            used = sum(getattr(one, name) for one in others)
+            if limit is not None and more and used + wanted > limit:
+                raise admission.Rejected(
+                    codes.QUOTA_EXCEEDED,
+                    f"the project has reserved {used} {name} besides these"
+                    f" {wanted}, and its quota reservation_{name} is {limit}",
+                )
 
     def _remove(self, entry: stored.Reservation) -> None:
         LOG.info("Reservation %s was deleted", entry.id)

@@ -99,6 +99,7 @@ class ProjectQuota:
     group_clients: int | None = None
     max_priority: int | None = 0
     reservation_slots: int | None = 0
+    reservation_times: int | None = None
     sources: Mapping[str, str] = dataclasses.field(
         default_factory=dict, compare=False
     )

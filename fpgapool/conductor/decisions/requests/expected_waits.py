@@ -254,7 +254,12 @@ class ExpectedWaits:
         told, at_s = self._told.get(job_id, (None, now))
         if told is None or now - at_s > _RENEWED_AFTER * told.expected_s:
             job = self._waiting.get(job_id)
-            found = None if job is None else self._estimate(job, now)
+            record = self._core.view.jobs.records.get(job_id)
+            if job is None or (
+                record is not None and self._is_closed(record.job)
+            ):
+                return None
+            found = self._estimate(job, now)
             if found is None:
                 return None
             told, at_s = found[0], now
@@ -269,8 +274,20 @@ class ExpectedWaits:
         unknown.
         """
         known = self._known(job)
-        found = None if known is None else self._estimate(known, now)
+        if known is None or self._is_closed(job):
+            return None
+        found = self._estimate(known, now)
         return None if found is None else found[0].after(0.0)
+
+    def _is_closed(self, job: model.Job) -> bool:
+        """Return whether a job waits for the end of a reservation, which
+        nobody here knows.
+        """
+        view = self._core.view
+        promises = view.reservations.promises
+        return bool(promises) and promises.closes_all(
+            job, view.slots.slots.values()
+        )
 
     def _estimate(
         self, job: wait_history.Job, now: float
@@ -324,7 +341,29 @@ class ExpectedWaits:
             share = shares[other.size][other.late_key < key]
             if share and other is not job:
                 work_s += weight * other.work_s * share
-        return work_s / rate
+        return self._passed_s(work_s, rate, now)
+
+    def _passed_s(self, work_s: float, rate: float, now: float) -> float:
+        """Return how long work takes.
+
+        :param rate: how much is done in a second now; less when slots are
+            reserved.
+        :returns: 0 if it is never done.
+        """
+        until_s = self._core.view.reservations.promises.until_s
+        each, at_s = rate / max(len(self._running), 1), now
+        for start_s in sorted(
+            until_s[slot_id] for slot_id in self._running if slot_id in until_s
+        ):
+            done = rate * max(start_s - at_s, 0.0)
+            if work_s <= done:
+                break
+            work_s -= done
+            at_s = max(at_s, start_s)
+            rate -= each
+            if rate <= each / 2:
+                return 0.0
+        return at_s - now + work_s / rate
 
 
 def _rounded(value: float, to_whole: Callable[[float], int]) -> float:

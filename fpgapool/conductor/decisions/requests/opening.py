@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import math
 import uuid
 from collections.abc import Callable
 
@@ -26,6 +27,7 @@ from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving as servings
 from fpgapool.conductor.decisions.budgets import keeping
 from fpgapool.conductor.decisions.budgets import rules as budget_rules
+from fpgapool.conductor.decisions.calendar import book
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
@@ -602,10 +604,17 @@ def _dry_run_of(
             state, wait, budget_pct = states.REJECTED, None, None
         case model.Verdict.NOT_NOW:
             state = states.QUEUED
+    message = found.message
+    if found.ends_by_s is not None:
+        moment = book.moment_of(math.floor(found.ends_by_s))
+        message = (
+            f"it would get a slot now if it ended before {moment} by its"
+            " claim; the slot is reserved from then on"
+        )
     return objects.DryRun(
         state=state,
         reasons=found.status.reasons,
-        message=found.message,
+        message=message,
         **expected_waits.members(wait),
         budget_pct=budget_pct,
     )

@@ -177,6 +177,53 @@ def test_no_slot_is_promised_twice(seed: int) -> None:
     assert len(wants) > 20
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_however_it_is_made_a_plan_has_the_same_promises(seed: int) -> None:
+    """At once, one by one, and by changes; against a list that is sorted."""
+    draw = random.Random(seed)
+    promised: dict[str, tuple[tuple[spans.Span, ...], tuple[int, ...]]] = {}
+    changed = plans.Plan()
+    for _ in range(150):
+        key = str(draw.randrange(40))
+        # Of one number, so that no two promises of a slot overlap.
+        first = spans.Span(100.0 * int(key), 100.0 * int(key) + 60.0)
+        times = draw.choice((1, 1, 2, 30))
+        its_slots = tuple(draw.sample(range(6), draw.randint(0, 6)))
+        if draw.random() < 0.2:
+            changed.forget(key)
+            promised.pop(key, None)
+        elif key in promised and draw.random() < 0.5:
+            # It goes on to its next time.
+            old_spans, old_slots = promised[key]
+            promised[key] = old_spans[1:], old_slots
+            changed.bind(key, *promised[key])
+        else:
+            repeat = "day" if times > 1 else "never"
+            promised[key] = spans.occurrences(first, repeat, times), its_slots
+            changed.bind(key, *promised[key])
+        at_once = plans.Plan.of((key, *one) for key, one in promised.items())
+        for plan in changed, at_once:
+            for slot_id in range(6):
+                assert list(_promises(plan, slot_id)) == sorted(
+                    (span.start_s, span.end_s, key)
+                    for key, (its_spans, its_slots) in promised.items()
+                    if slot_id in its_slots
+                    for span in its_spans
+                )
+            assert plan.bound == {
+                key: its_slots for key, (_, its_slots) in promised.items()
+            }
+
+
+def _promises(
+    plan: plans.Plan, slot_id: int
+) -> Iterator[tuple[float, float, str]]:
+    found = plan.next_of(slot_id, -1.0)
+    while found is not None:
+        yield found
+        found = plan.next_of(slot_id, found[1])
+
+
 def _check(plan: plans.Plan, wants: dict[str, plans.Wanted]) -> None:
     assert plan.bound.keys() == wants.keys()
     for key, wanted in wants.items():
