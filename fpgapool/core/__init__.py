@@ -13,6 +13,8 @@ What callers see:
     Values: the hardware and the jobs; what happened; what to do.
 ``state``
     ``PoolState.step(events, now)``, which ties all packages together.
+``passes``
+    One pass over the idle slots, which a step makes.
 ``what_if``
     The same on a copy of the pool, for dry runs.
 ``health``

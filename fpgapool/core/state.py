@@ -129,6 +129,17 @@ class PoolState:
             self._sets,
             self._outcome,
         )
+        self._make_rules(strategy)
+        self._drains = self._hardware.drains
+        self._deadlines = self._admission.deadlines
+        self._overdrawn = self._holders.overdrawn
+        self._wake_s = math.inf
+        # When the strategy wants another pass.
+        self._look_s = math.inf
+        self._handlers = self._all_handlers()
+
+    def _make_rules(self, strategy: strategy_api.Strategy) -> None:
+        """Make the rules that take slots from holders, and those on top."""
         self._turns = turns.Turns(
             self._view, self._admission, self._holders, self._outcome
         )
@@ -166,13 +177,6 @@ class PoolState:
             self._shunning,
             self._outcome,
         )
-        self._drains = self._hardware.drains
-        self._deadlines = self._admission.deadlines
-        self._overdrawn = self._holders.overdrawn
-        self._wake_s = math.inf
-        # When the strategy wants another pass.
-        self._look_s = math.inf
-        self._handlers = self._all_handlers()
 
     # -- reading ---------------------------------------------------------
 
@@ -363,7 +367,7 @@ class PoolState:
             or the assignments.
         """
         self.apply(batch, now)
-        outcome = self._outcome
+        jobs, outcome = self._jobs, self._outcome
         if outcome.is_quiet and now < self._wake_s:
             return outcome.output
         outcome.is_quiet = True
@@ -375,10 +379,28 @@ class PoolState:
             self._settle_reservations()
         # Most pools have no groups; their steps should not do extra work.
         groups = None if self._members.is_idle else self._members
-        self._prepare(groups, now)
+        if groups is not None:
+            self._settle_groups()
+        if jobs.quiet_until_s <= now:
+            self._end_waits(now)
+        if self._in_sets:
+            self._sets.reject_orphans()
+            if self._sets.next_s <= now:
+                self._sets.reject_overdue(now)
         if outcome.pass_due or self._look_s <= now:
             self._run_pass()
-        self._take_back(groups)
+        if self._holders.leaving:
+            self._holders.keep_without_successor()
+        if self._admission.yielding:
+            self._admission.let_yielding_wait()
+            if outcome.pass_due:
+                self._run_pass()
+        if self._overdrawn:
+            self._holders.call_in_overdrawn()
+        if self._preemption.borders:
+            self._preemption.decide()
+        if groups is not None:
+            self._take_from_groups(groups)
         while outcome.pass_due or self._reservations.unsettled:
             # Since the pass, groups may have requested slots, or released
             # slots that reservations take first.
@@ -389,40 +411,21 @@ class PoolState:
         if self._drains:
             # The last holders may have left in the meantime.
             self._hardware.drain(now)
-        if self._is_wake_late(groups, now):
+        if self._wake_s <= now or self._is_wake_late(groups):
             self._set_wake()
         return outcome.output
 
-    def _prepare(self, groups: members.Members | None, now: float) -> None:
-        """Size groups and end waits, before the pass."""
+    def _end_waits(self, now: float) -> None:
+        """End the waits whose times have come."""
         jobs = self._jobs
-        if groups is not None:
-            self._settle_groups()
-        if jobs.quiet_until_s <= now:
-            self._admission.reject_overdue(now)
-            released = jobs.release_due(now)
-            if (self._admission.hurry(now) or released) and self._view.wakes:
-                self._outcome.pass_due = True
-            jobs.update_quiet()
-        if self._in_sets:
-            self._sets.reject_orphans()
-            if self._sets.next_s <= now:
-                self._sets.reject_overdue(now)
+        self._admission.reject_overdue(now)
+        released = jobs.release_due(now)
+        if (self._admission.hurry(now) or released) and self._view.wakes:
+            self._outcome.pass_due = True
+        jobs.update_quiet()
 
-    def _take_back(self, groups: members.Members | None) -> None:
-        """Take slots back for jobs that the pass left waiting."""
-        if self._holders.leaving:
-            self._holders.keep_without_successor()
-        if self._admission.yielding:
-            self._admission.let_yielding_wait()
-            if self._outcome.pass_due:
-                self._run_pass()
-        if self._overdrawn:
-            self._holders.call_in_overdrawn()
-        if self._preemption.borders:
-            self._preemption.decide()
-        if groups is None:
-            return
+    def _take_from_groups(self, groups: members.Members) -> None:
+        """Take a slot from a group, for jobs that the pass left waiting."""
         called = None
         if self._sets.turns.lacks:
             called = groups.call_back([self._sets.turns])
@@ -434,17 +437,14 @@ class PoolState:
             self._holders.call_back(called, codes.RESIZED)
         self._settle_groups()
 
-    def _is_wake_late(
-        self, groups: members.Members | None, now: float
-    ) -> bool:
+    def _is_wake_late(self, groups: members.Members | None) -> bool:
         """Return whether something is due before the next wake-up."""
-        wake_s = self._wake_s
+        wake_s, jobs = self._wake_s, self._jobs
         return (
-            wake_s <= now
-            or (bool(self._in_sets) and self._sets.next_s < wake_s)
+            (bool(self._in_sets) and self._sets.next_s < wake_s)
             or (
-                self._jobs.quiet_until_s < wake_s
-                and (self._view.wakes or bool(self._jobs.limits.front))
+                jobs.quiet_until_s < wake_s
+                and (self._view.wakes or bool(jobs.limits.front))
             )
             or self._look_s < wake_s
             or self._deadlines.next_s < wake_s

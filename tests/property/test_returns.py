@@ -31,6 +31,8 @@ _HOSTS, _SLOTS = 3, 2
 _LOAD = 0.9
 _QUANTUM_S = 2.0
 _WORKS = 60
+# When all have ended, even if each waits for all others.
+_LATEST_S = 10_000.0
 
 #: Something that happens: an event, or a function that returns some.
 _Happening = events.Event | abc.Callable[[], abc.Sequence[events.Event]]
@@ -94,6 +96,7 @@ class Life:
         """Run until nothing is due."""
         while self._due:
             self.now, _, happening = heapq.heappop(self._due)
+            assert self.now < _LATEST_S, "somebody waits for ever"
             happened = (
                 [happening]
                 if isinstance(happening, events.Event)

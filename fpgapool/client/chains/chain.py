@@ -25,10 +25,10 @@ from fpgapool.client.transfers import transfer as transfers
 class Chain(shown.Shown):
     """Accelerators one after the other; :func:`chain` makes it.
 
-    Each call gets slots for all stages, and gives them back. The output of a
-    stage goes to the worker of the next one directly, never through this
-    process. If a slot is lost, a stateless stage continues in another slot,
-    and the others go on.
+    Each call gets slots for all stages at the same time, and gives them back.
+    The output of a stage goes to the worker of the next one directly, never
+    through this process. If a slot is lost, a stateless stage continues in
+    another slot, and the others go on.
 
     Errors name the stage: in their message, and as ``stage``, from 1.
     """
@@ -171,7 +171,8 @@ def chain(
     :param options: see :class:`fpgapool.client.options.Options`; but
         ``params`` has the parameters of each stage, by the accelerator's name,
         or by the stage's number as text, and ``arguments``, ``checksum``,
-        ``fallback`` and ``meanwhile`` are not possible.
+        ``fallback``, ``meanwhile``, ``set_id`` and ``set_size`` are not
+        possible.
     :raises errors.InvalidRequest: ``CHAIN_LENGTH``, ``CHAIN_PARAMS``,
         ``CHAIN_OPTION``; ``CHAIN_NO_OUTPUT`` if a stage before the last one
         returns nothing; or ``INVALID_PARAMS`` of a stage.

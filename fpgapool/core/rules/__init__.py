@@ -20,4 +20,12 @@ job that gets an idle slot: strategies do.
     Jobs end with their deadlines.
 ``preemption``
     Slots change hands at a chunk border.
+``turns``
+    Projects that get slots after all others, or none.
+``session_sets``, ``due_sets``, ``set_places``
+    Sets of sessions: those that wait, those whose turn has come, their slots.
+``returns``
+    Sessions that have lost their slots come before due sets.
+``settings``
+    What operators and the library set for all jobs.
 """

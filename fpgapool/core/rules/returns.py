@@ -7,7 +7,9 @@ of a chain: the others hold their slots, and wait for it. A due set may wait
 for just these slots, and withholds the idle ones. So each pass with due sets
 first serves the sessions that lost a slot to a fault, a drain, a reservation
 or a challenger. They may have any idle slot that fits; the strategy says in
-which order. Limits, turns, power and reservations hold for them, too.
+which order. Limits, turns, power and reservations hold for them, too: who
+belongs to a project that is served last returns when all others have been
+served, but a due set may still lack the slot that it takes.
 
 Sets do not starve by this. While a set is due, slots that it could have go to
 no new job. So those who return had slots before it was due, or took one

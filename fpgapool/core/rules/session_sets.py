@@ -15,9 +15,15 @@ A set takes no slot before it has all of them, so no two sets wait for each
 other. The first one is complete as soon as the holders of the slots that it
 needs have left.
 
+Before due sets come sessions that have lost their slots, see
+:mod:`.returns`: others may wait for them.
+
 A set that has all its slots is *starting* until all of them are ready; only
 then are they granted. If one is lost before, the set gives all of them back
 and is due again, before the others. Afterwards each session is on its own.
+
+This module takes sets in and lets them go; :mod:`.due_sets` has those whose
+turn has come, and :mod:`.set_places` finds their slots.
 """
 
 import collections

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import gzip
 import io
 import json
@@ -216,6 +217,38 @@ def test_refusals_of_the_command(pool, directory, words, code) -> None:
     )
     assert json.loads(done.stdout)["error"]["code"] == code
     assert not (directory / "OUT").exists()
+
+
+def test_a_chain_ends_though_all_others_wait_for_its_slots() -> None:
+    """gzip returns more than its profile says, so aes exceeds its claim."""
+    data = random.Random(3).randbytes(10 * MIB)
+    options = "--hosts=1", "--boards=1", "--slots=2", "--unlimited"
+    with (
+        harness.running_pool(*options) as pool,
+        concurrent.futures.ThreadPoolExecutor(4) as others,
+    ):
+        door = {"front_door": pool.front_door(), "timeout_s": harness.LIMIT_S}
+        waiting: list[concurrent.futures.Future[None]] = []
+
+        def single() -> None:
+            client.acc_open("copy", MIB, **door).close()
+
+        def pair() -> None:
+            client.acc_open_set([("copy", MIB)] * 2, **door).close()
+
+        def progress(_done_bytes: int, _total_bytes: int) -> None:
+            if not waiting:
+                waiting.extend(map(others.submit, [pair, single, pair]))
+
+        output, report = _chain(pool).run_buffer(
+            data, progress=progress, timeout_s=harness.LIMIT_S
+        )
+        assert _plain(output) == data
+        # Neither stage has left its slot for those who wait.
+        assert [one.reopens for one in report.stages] == [0, 0]
+        assert report.stages[1].input_bytes > 0.9 * len(data)
+        for one in waiting:
+            one.result(harness.LIMIT_S)
 
 
 class Killer:

@@ -22,6 +22,15 @@ def test_without_limits_anything_goes():
     assert not make().beyond_claim()
 
 
+@pytest.mark.parametrize("follows", [False, True])
+def test_only_who_sends_input_itself_exceeds_its_claim(follows):
+    watching = make(claim_limit_bytes=10)
+    watching.look(watch.Progress(10, follows=follows), 1.0)
+    assert not watching.beyond_claim()
+    watching.look(watch.Progress(11, follows=follows), 2.0)
+    assert watching.beyond_claim() is not follows
+
+
 def test_idleness_is_counted_from_the_last_input():
     watching = make(idle_timeout_s=10.0)
     assert watching.look(done(5), 8.0) is None
