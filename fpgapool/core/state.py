@@ -577,7 +577,7 @@ class PoolState:
             return
         accounts.set_limits(event.default, event.of_projects)
         accounts.set_priorities(event.default_priority, event.priorities)
-        accounts.set_user_rules(event.default_users, event.of_users)
+        apart = accounts.set_user_rules(event.default_users, event.of_users)
         self._admission.move(
             lambda record: (
                 record.group is not None
@@ -585,13 +585,14 @@ class PoolState:
                 != accounts.lane_of(record.job.project)
             )
         )
-        self._admission.move_at_once(
-            lambda record: (
-                record.group is not None
-                and record.group.lane.users
-                is not accounts.users_of(record.job.project)
+        if apart:
+            self._admission.move_at_once(
+                lambda record: (
+                    record.group is not None
+                    and record.group.lane.users
+                    is not accounts.users_of(record.job.project)
+                )
             )
-        )
         self._view.touch_idle()
         self._outcome.pass_due = True
 
