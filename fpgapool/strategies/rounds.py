@@ -127,12 +127,10 @@ def _is_changed(view: pool_view.PoolView, job: model.Job) -> bool:
     They may if it has reached a limit, or its next slot may go to another
     priority or user.
     """
-    if view.is_held(job.project):
+    if view.is_job_held(job):
         return True
     if not view.jobs.ranked:
         return False
-    if view.is_job_held(job):
-        return True
     first = view.jobs.lanes.get(job.project)
     return first is not None and bool(first.ranks)
 

@@ -126,14 +126,20 @@ class Limits:
         self,
         default: model.UserRule,
         of_projects: abc.Iterable[tuple[str, model.UserRule]],
-    ) -> None:
+    ) -> bool:
         """Set how the users of projects share what these get.
 
-        The caller queues the waiting jobs again for which :meth:`users_of`
-        differs.
+        :returns: whether they share it in other ways than before. The caller
+            then queues the waiting jobs again for which :meth:`users_of`
+            differs.
         """
+        rules = {
+            project: rule for project, rule in of_projects if rule != default
+        }
+        if (default, rules) == (self._default_rule, self._rules):
+            return False
         self._default_rule = default
-        self._rules = dict(of_projects)
+        self._rules = rules
         self._tells_users = default.is_set or any(
             rule.is_set for rule in self._rules.values()
         )
@@ -145,6 +151,7 @@ class Limits:
             if project not in self.users and account.holds:
                 self._count_users(account)
         self.all_changed += 1
+        return True
 
     def _count_users(self, account: share_tree.Account) -> None:
         """Count the slots of each user, if the project tells them apart."""

@@ -352,6 +352,8 @@ class Accounts(limits.Limits):
                 return
             users = self.users.get(account.project)
             cost_bytes = sum(self._due(users, hold) for hold in held)
+            if users is not None:
+                self.note_change(account.project)
             if self.options.fair:
                 self._take(account, cost_bytes)
 

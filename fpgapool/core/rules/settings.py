@@ -56,7 +56,7 @@ class Settings:
             return
         accounts.set_limits(event.default, event.of_projects)
         accounts.set_priorities(event.default_priority, event.priorities)
-        accounts.set_user_rules(event.default_users, event.of_users)
+        apart = accounts.set_user_rules(event.default_users, event.of_users)
         self._queue.move(
             lambda record: (
                 record.group is not None
@@ -64,13 +64,14 @@ class Settings:
                 != accounts.lane_of(record.job.project)
             )
         )
-        self._queue.move_at_once(
-            lambda record: (
-                record.group is not None
-                and record.group.lane.users
-                is not accounts.users_of(record.job.project)
+        if apart:
+            self._queue.move_at_once(
+                lambda record: (
+                    record.group is not None
+                    and record.group.lane.users
+                    is not accounts.users_of(record.job.project)
+                )
             )
-        )
         self._view.touch_idle()
         self._outcome.pass_due = True
 

@@ -270,6 +270,20 @@ def test_holding_a_slot_costs_turns() -> None:
         assert serve(pool, 4) == "bbba"
 
 
+def test_slots_that_are_held_cost_turns_meanwhile() -> None:
+    """Of a project that competed in vain for the slot before."""
+    pool = make_pool(slots=2, fair=True)
+    submit(pool, "a", claimed_bytes=1.0)
+    submit(pool, "b", claimed_bytes=200 * MB)
+    for number in (1, 2):
+        pool.submit(pools.make_job(number, project=f"q{number}"))
+    assert release(pool, 11) == [""]
+    submit(pool, "aaabbb")
+    assert release(pool, 11, now=0.1) == [""]
+    # By then, its slot of 1.05 GB/s has cost a more than b had.
+    assert release(pool, 11, now=2.1) == ["b"]
+
+
 def test_after_a_restart_slots_that_are_held_count() -> None:
     pool = make_pool(slots=2)
     for number, slot_id in enumerate((10, 11)):
