@@ -22,7 +22,7 @@ _CONFIG = "blazar.conf"
 _PROBE_LIMIT_S = 5.0
 _PREPARE_LIMIT_S = 300.0
 #: The manager looks at what is left over so often.
-POLLING_INTERVAL_S = 2
+POLLING_INTERVAL_S = 5
 
 
 def program(name: str) -> str:
