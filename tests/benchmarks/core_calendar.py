@@ -131,8 +131,8 @@ class Play:
         """Play it to the end of the last reservation."""
         for at, entry in enumerate(self._entries):
             for time_s in (
-                entry.start_s - _MAX_HOLD_S,
-                entry.start_s - 10.0,
+                entry.start_s - book.AHEAD_S - _MAX_HOLD_S,
+                entry.start_s - book.AHEAD_S,
                 entry.end_s,
             ):
                 self._at(time_s, "calendar", None)

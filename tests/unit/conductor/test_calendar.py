@@ -189,6 +189,38 @@ def test_sessions_that_stay_too_long_do_not_come() -> None:
     assert session_state(pool, short) == states.PREPARING
 
 
+def test_nobody_who_cannot_move_is_let_in_and_taken_back() -> None:
+    """As long as its claim, or ``max_hold_s``, lets it stay."""
+    pool = make_pool(2)
+    settings = pool.memory.settings
+    within_s = settings.max_hold_s + (
+        settings.prepare_timeout_s
+        + settings.connect_timeout_s
+        + settings.resend_interval_s
+    )
+    long = {"accelerator": "ec", "claimed_bytes": 4 * 10**12}
+    reserve(pool, within_s + 15.0)
+    early = request(pool, project_id="q", **long)
+    assert session_state(pool, early) == states.PREPARING
+    pool.tick(6.0)
+    late = request(pool, project_id="q", **long)
+    assert session_state(pool, late) == states.QUEUED
+    # Nor is a reservation admitted that would take it back.
+    pool = make_pool(1)
+    request(pool, project_id="q", **long)
+    connect(pool)
+    assert (
+        refused(
+            pool,
+            slots=1,
+            start_s=pool.now + within_s + 9.0,
+            end_s=pool.now + within_s + 999.0,
+        )
+        == codes.RESERVATION_CONFLICT
+    )
+    assert reserve(pool, within_s + 11.0, slots=1)
+
+
 def test_a_dry_run_says_when_it_would_have_to_end() -> None:
     pool = make_pool(2)
     reserve(pool, 3000.0)
@@ -205,8 +237,8 @@ def test_a_dry_run_says_when_it_would_have_to_end() -> None:
         states.QUEUED,
         (codes.SLOTS_RESERVED,),
     )
-    # 1000 s and 3000 s after 1970.
-    assert "before 1970-01-01T01:06:40Z by its claim" in long.message
+    # 10 s before the start, which is 1000 s and 3000 s after 1970.
+    assert "before 1970-01-01T01:06:30Z by its claim" in long.message
     assert long.expected_wait_s is None
     short = ask(2 * 10**6)
     assert (short.state, short.message) == (states.PREPARING, "")

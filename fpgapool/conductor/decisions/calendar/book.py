@@ -23,8 +23,9 @@ from fpgapool.db import calendar as stored
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import reservation
 
-# Others are taken from a slot so long before it is needed.
-_AHEAD_S = 10.0
+#: Others are taken from a slot so long before it is needed. Who cannot move has
+#: to end by then.
+AHEAD_S = 10.0
 # So late a start may still come.
 _LATE_S = 60.0
 # With more spans, promises do not move to other slots for a new one.
@@ -319,13 +320,14 @@ class Calendar:
         until_s: dict[int, float] = {}
         for slot_id in self._promised():
             for start_s, _, entry in self._promises_of(slot_id, now):
-                if start_s - _AHEAD_S <= now and slot_id not in owners:
+                taken_s = start_s - AHEAD_S
+                if taken_s <= now and slot_id not in owners:
                     owners[slot_id] = promises.owner_of(
                         entry.project_id, entry.accelerator
                     )
                     continue
-                if start_s - slots.ends_within_s <= now:
-                    until_s[slot_id] = start_s
+                if taken_s - slots.ends_within_s <= now:
+                    until_s[slot_id] = taken_s
                 break
         return events.CalendarChanged(
             tuple(sorted(owners.items())), tuple(sorted(until_s.items()))

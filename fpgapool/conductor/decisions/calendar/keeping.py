@@ -208,7 +208,7 @@ class CalendarKeeping(parts.Room):
         view = self._core.view
         return book.Slots(
             {
-                slot_id: hold.started_s + within_s
+                slot_id: hold.started_s + within_s + book.AHEAD_S
                 for slot_id, hold in view.slots.assignments.items()
                 if slot_id not in own
                 and hold.record is not None
