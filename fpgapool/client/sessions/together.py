@@ -336,7 +336,7 @@ class Failed(Exception):
     """
 
     def __init__(self, failed: Mapping[int, BaseException]) -> None:
-        super().__init__()
+        super().__init__(failed)
         self.failed = failed
 
 

@@ -92,7 +92,7 @@ def test_limits_are_set() -> None:
     app.client.set_quota.assert_called_once_with(
         PROJECT_ID, sessions=5, queued_bytes=-1
     )
-    assert [row["Limit"] for row in rows] == [5, 10, -1, *[10] * 9]
+    assert [row["Limit"] for row in rows] == [5, 10, -1, *[10] * 10]
 
 
 def test_a_limit_of_0_is_explained() -> None:
