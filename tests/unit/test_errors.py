@@ -38,9 +38,7 @@ _VALUES: dict[object, object] = {
     collections.abc.Iterable[errors.Place]: (
         errors.Place("/a/socket", "is not a socket", notable=True),
     ),
-    collections.abc.Mapping[int, BaseException]: {
-        2: errors.FpgapoolError("CODE", "a text")
-    },
+    collections.abc.Mapping[int, BaseException]: {},
     errors.FpgapoolError: errors.FpgapoolError("CODE", "a text"),
     views.SessionView: views.SessionView.from_message(
         {"session_id": "s", "state": "FAILED", "reason": "WORKER_DIED"}
