@@ -23,8 +23,8 @@ from fpgapool.db import calendar as stored
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import reservation
 
-#: Others are taken from a slot so long before it is needed. Who cannot move has
-#: to end by then.
+#: Others are taken from a slot so long before it is needed. Who cannot move
+#: has to end by then.
 AHEAD_S = 10.0
 # So late a start may still come.
 _LATE_S = 60.0
