@@ -418,10 +418,14 @@ class GroupCreated(Event):
     """A new group; it gets its slots through ordinary jobs in the queue.
 
     :class:`~.instructions.RejectGroup` follows if the group is refused.
+
+    :param is_known: as of :class:`JobSubmitted`, for the first slots of a
+        group that gets them all at once.
     """
 
     group: model.Group
     goal: goals.Goal | None = None
+    is_known: bool = False
 
 
 @model.value
@@ -429,11 +433,14 @@ class GroupRestored(Event):
     """A group from before a restart; this event precedes its assignments.
 
     :param wanted: the size that it should have until tasks are measured again.
+    :param waits_since_s: since when it waits for its first slots, which come
+        all at once; None: it has had them, or they come one by one.
     """
 
     group: model.Group
     wanted: int
     goal: goals.GoalState | None = None
+    waits_since_s: float | None = None
 
 
 @model.value

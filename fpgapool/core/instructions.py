@@ -126,12 +126,15 @@ class RejectGroup:
 
     :param earliest_s: the earliest deadline that could be met; None: unknown,
         or the goal is not a deadline.
+    :param ends: whether the group is gone: it waited for its first slots, and
+        does not get them.
     """
 
     group_id: model.GroupId
     code: str
     message: str
     earliest_s: float | None = None
+    ends: bool = False
 
 
 @model.value

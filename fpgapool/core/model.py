@@ -251,6 +251,11 @@ class Group:
     :param project: the owner; the group's slots count towards its shares and
         limits.
     :param min_size: number of slots that sessions may not take from it.
+    :param all_or_none: whether its first ``min_size`` slots come all at once;
+        until all of them are ready, it has no member.
+    :param placement: where these must be, as in :class:`Together`.
+    :param wait_timeout_s: it is rejected if it has not got these so many
+        seconds after its creation; None: never.
     """
 
     id: GroupId
@@ -261,6 +266,19 @@ class Group:
     project: str = ""
     priority: int = 0
     elastic: bool = False
+    all_or_none: bool = False
+    placement: str | None = None
+    wait_timeout_s: float | None = None
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Its minimum, its size and its maximum."""
+        return self.min_size, self.size, self.max_size
+
+    @property
+    def together(self) -> Together:
+        """The set of its first slots; no session can name it."""
+        return Together(f"group {self.id}", self.min_size, self.placement)
 
     def check_sizes(self) -> None:
         """:raises ValueError: if the sizes contradict each other."""

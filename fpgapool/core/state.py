@@ -107,14 +107,18 @@ class PoolState:
             strategy, self._view, self._outcome
         )
         self._sizes = groups or group_sizes.Groups(elasticity.Fixed())
+        self._sets = session_sets.SessionSets(
+            self._view, self._admission, self._outcome
+        )
         self._members = members.Members(
-            self._view, self._admission, self._outcome, self._sizes
+            self._view,
+            self._admission,
+            self._outcome,
+            self._sizes,
+            self._sets,
         )
         self._owners = owners.Owners(
             self._view, self._members, self._sizes, self._outcome
-        )
-        self._sets = session_sets.SessionSets(
-            self._view, self._admission, self._outcome
         )
         # Most pools have no sets; their steps should not do extra work.
         self._in_sets = self._sets.of_job

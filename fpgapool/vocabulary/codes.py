@@ -751,6 +751,12 @@ GROUP_CLIENT_NOT_FOUND = _code(
 GROUP_NAME_TAKEN = _code(
     "GROUP_NAME_TAKEN", "The project already has a group of this name.", 409
 )
+GROUP_WAITS = _code(
+    "GROUP_WAITS",
+    "The first slots of the group come all at once, and it waits for them: "
+    "until then its sizes cannot change.",
+    409,
+)
 GROUP_NOT_ELASTIC = _code(
     "GROUP_NOT_ELASTIC", "Only an elastic group can have a goal.", 409
 )

@@ -148,7 +148,7 @@ def _check_groups(all_members: members.Members) -> None:
     }
     _equal(
         "jobs of groups",
-        waiting,
+        waiting - all_members._sets.leading.keys(),
         {one.job.id for group in known.values() for one in group.waiting},
     )
     for group_id, group in known.items():
@@ -160,6 +160,8 @@ def _check_groups(all_members: members.Members) -> None:
         _equal("under way", status.under_way, under_way)
         _equal("members", status.members, len(phases) - under_way)
         _equal("reported", group.reported, (status.wanted, status.state))
+        if status.gathers:
+            _check_first(all_members, group)
         if group.group.accelerator in view.accelerators:
             asked = sum(
                 move.receiver == group_id and move.donor is None
@@ -168,6 +170,28 @@ def _check_groups(all_members: members.Members) -> None:
             # A group that rests asks for no more.
             if group.retry_s <= view.now or len(group.waiting) > asked:
                 _equal("waits for", len(group.waiting), asked)
+
+
+def _check_first(
+    all_members: members.Members, group: members.GroupSlots
+) -> None:
+    """A group that waits for its first slots has all of them, or none."""
+    spec = group.group
+    one = all_members._sets.find(spec.project, spec.together.set_id)
+    count = len(group.holds)
+    if count not in (0, spec.min_size):
+        raise InvariantError(f"group {spec.id} has {count} of its first slots")
+    if one is None:
+        _equal(
+            "its accelerator and slots",
+            (False, 0),
+            (spec.accelerator in all_members._view.accelerators, count),
+        )
+        return
+    phases = {hold.phase for hold in group.holds.values()}
+    _equal("not ready", phases <= {model.Phase.PREPARING}, True)
+    _equal("is starting", one.is_starting, bool(count))
+    _equal("asks for no others", group.waiting, [])
 
 
 def _check_host(view: pool_view.PoolView, host: slots.Host) -> None:

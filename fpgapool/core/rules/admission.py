@@ -144,7 +144,7 @@ class Admission:
                 record.avoided, self.shunned[job.accelerator]
             )
         if not self._view.enqueue(record):
-            if job.group_id is not None:
+            if job.group_id is not None and job.together is None:
                 # Its group waits until the accelerator is known again.
                 self.forget(job.id)
                 return False

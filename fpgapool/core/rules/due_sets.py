@@ -201,7 +201,8 @@ def above_limit(
     count, limit = len(one.records), limit_of(view, one)
     if limit is None or count <= limit:
         return None
-    return f"the project may have {limit} slots, the set needs {count}"
+    kind = "set" if one.group_id is None else "group"
+    return f"the project may have {limit} slots, the {kind} needs {count}"
 
 
 def limit_of(

@@ -255,7 +255,7 @@ class Holders:
             self._end(hold)
             return
         record.avoided |= {event.slot_id}
-        if hold.group_id is None:
+        if hold.group_id is None or record.job.id in self._in_sets:
             self._requeue(hold, record, event.reason)
             return
         # The group decides when to request another slot.
@@ -526,6 +526,15 @@ class Holders:
 
     def _end(self, hold: slots.Hold) -> None:
         """Free a slot whose holder has finished."""
+        record = hold.record
+        if (
+            record is not None
+            and hold.group_id is not None
+            and record.job.id in self._in_sets
+        ):
+            # The group, which has not ended, waits for all of them again.
+            self._requeue(hold, record, codes.WORKER_LOST)
+            return
         self._release(hold)
         if hold.record is not None:
             self._queue.forget(hold.record.job.id)

@@ -5,6 +5,11 @@
 This module chooses the slots that move; :class:`.groups.Groups` decides how
 many. A group queues for a slot like an ordinary job. A slot that moves to
 another group of its scaling set goes there directly, without the queue.
+
+The first slots of a group with ``all_or_none`` are a set
+(:mod:`fpgapool.core.rules.session_sets`): the group has all of them at the
+same time, or none. Until all are ready, it has no member and asks for no other
+slot. If the set is rejected, so is the group.
 """
 
 import collections
@@ -19,6 +24,7 @@ from fpgapool.core import model
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
 from fpgapool.core.rules import admission
+from fpgapool.core.rules import session_sets
 from fpgapool.core.sizing import groups as group_sizes
 from fpgapool.core.topology import slots
 from fpgapool.vocabulary import states
@@ -49,9 +55,11 @@ class GroupSlots:
     :ivar reported: size and state in the last :class:`.instructions.Resize`.
     :ivar failures: consecutive failures to prepare slots for it.
     :ivar retry_s: when it requests slots again after failures.
+    :ivar since_s: since when it waits for its first slots.
     """
 
     group: model.Group
+    since_s: float
     holds: dict[model.SlotId, slots.Hold] = dataclasses.field(
         default_factory=dict
     )
@@ -111,8 +119,11 @@ class Members:
         queue: admission.Admission,
         outcome: instructions.Outcome,
         sizes: group_sizes.Groups,
+        sets: session_sets.SessionSets,
     ) -> None:
         self._view = view
+        self._sets = sets
+        sets.refuse_group = self._refuse
         self._queue = queue
         self._outcome = outcome
         self._sizes = sizes
@@ -139,10 +150,34 @@ class Members:
         """Return whether :meth:`settle` has something to do."""
         return self.changed or self.wake_s <= self._view.now
 
-    def add(self, group: model.Group) -> None:
-        """Add a group that has no slots yet."""
-        self.groups[group.id] = GroupSlots(group)
+    def add(self, group: model.Group, since_s: float | None = None) -> None:
+        """Add a group that has no slots yet.
+
+        :param since_s: since when it waits for its first slots; None: now.
+        """
+        since_s = self._view.now if since_s is None else since_s
+        self.groups[group.id] = GroupSlots(group, since_s)
         self.changed = True
+
+    def gather(self, group_id: model.GroupId, *, is_known: bool) -> None:
+        """Let a group wait for its first slots as a set, or reject it.
+
+        :param is_known: see :class:`fpgapool.core.events.JobSubmitted`.
+        """
+        known = self.groups[group_id]
+        if known.group.accelerator in self._view.accelerators:
+            for _ in range(known.group.min_size):
+                self._submit(known, known.group.together, is_known=is_known)
+
+    def _refuse(
+        self, group_id: model.GroupId, code: str, message: str
+    ) -> None:
+        """End a group whose set was rejected; it has no slots."""
+        self._sizes.refuse(group_id, self._view.now)
+        del self.groups[group_id]
+        self._outcome.output.append(
+            instructions.RejectGroup(group_id, code, message, ends=True)
+        )
 
     def touch(self) -> None:
         """Make :meth:`settle` compare the sizes after hosts have changed."""
@@ -184,8 +219,10 @@ class Members:
     def ended(self, hold: slots.Hold, group_id: model.GroupId) -> None:
         """Record that a group lost a slot."""
         self.changed = True
-        if self._orphans.pop(hold.slot_id, None) is None:
-            del self.groups[group_id].holds[hold.slot_id]
+        if self._orphans.pop(hold.slot_id, None) is not None:
+            return
+        # The leader of a set has a slot only until its turn is taken.
+        if self.groups[group_id].holds.pop(hold.slot_id, None) is not None:
             self._ended.append(hold)
 
     def waits_again(
@@ -245,6 +282,8 @@ class Members:
         ]
         self._rests_until_s = math.inf
         for group_id, known in list(self.groups.items()):
+            if known.group.all_or_none:
+                self._keep_set(known)
             lacks = lacking[group_id]
             if lacks and known.retry_s > now:
                 self._rests_until_s = min(self._rests_until_s, known.retry_s)
@@ -253,6 +292,20 @@ class Members:
             found += self._to_leave(known, leaving[group_id])
             self._report(known)
         return found
+
+    def _keep_set(self, known: GroupSlots) -> None:
+        """Keep the set of a group's first slots as long as it waits for them.
+
+        It is new if a former leader had it, or the accelerator was unknown.
+        """
+        group = known.group
+        status = self._sizes.get(group.id)
+        one = self._sets.find(group.project, group.together.set_id)
+        if status is None or status.state == states.GROUP_DRAINING:
+            if one is not None and not one.is_starting:
+                self._sets.withdraw(one)
+        elif status.gathers and one is None:
+            self.gather(group.id, is_known=True)
 
     def _pass_on(self, hold: slots.Hold) -> None:
         """Hand a slot that a group lost to the next group, if possible."""
@@ -283,7 +336,7 @@ class Members:
             known.group.project
         ):
             return False
-        record = self._submit(known.group)
+        record = self._submit(known)
         if record is None or record.group is None:
             return False
         slot = view.slots.slots[slot_id]
@@ -308,15 +361,25 @@ class Members:
         while len(known.waiting) > count:
             self._withdraw(known.waiting.pop())
         while len(known.waiting) < count:
-            record = self._submit(known.group)
+            record = self._submit(known)
             if record is None:
                 return
             if known.avoided:
                 self._queue.avoid(record, known.avoided | record.avoided)
             known.waiting.append(record)
 
-    def _submit(self, group: model.Group) -> queued.JobRecord | None:
-        """Queue a job for a slot; None: the accelerator no longer exists."""
+    def _submit(
+        self,
+        known: GroupSlots,
+        together: model.Together | None = None,
+        *,
+        is_known: bool = False,
+    ) -> queued.JobRecord | None:
+        """Queue a job for a slot; None: the accelerator no longer exists.
+
+        :param together: the set of the group's first slots.
+        """
+        group = known.group
         accelerator = self._view.accelerators.get(group.accelerator)
         if accelerator is None:
             return None
@@ -328,14 +391,18 @@ class Members:
             claimed_bytes=max(
                 accelerator.peak_bytes_per_s * self._sizes.period_s, 1.0
             ),
-            arrival_s=self._view.now,
+            arrival_s=known.since_s if together else self._view.now,
             priority=group.priority,
             project=group.project,
             group_id=group.id,
+            wait_timeout_s=group.wait_timeout_s if together else None,
+            together=together,
         )
         # The claim only orders the queue: groups pay by time.
-        self._queue.on_submitted(events.JobSubmitted(job, paid_bytes=0.0))
-        return self._view.record(job.id)
+        self._queue.on_submitted(
+            events.JobSubmitted(job, paid_bytes=0.0, is_known=is_known)
+        )
+        return self._view.jobs.records.get(job.id)
 
     def _withdraw(self, record: queued.JobRecord) -> None:
         self._queue.withdraw(record)

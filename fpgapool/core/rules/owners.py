@@ -36,6 +36,14 @@ class Owners:
         group = event.group
         if self._is_bad(group) or group.id in self._members.groups:
             return
+        if group.all_or_none and not group.min_size:
+            self._reject(
+                group.id,
+                codes.INVALID_GROUP_SIZE,
+                "a group whose first slots come all or none has min_size of at"
+                " least 1",
+            )
+            return
         try:
             self._sizes.create(
                 group, self._view.now, event.goal, self._shapes(group)
@@ -44,6 +52,8 @@ class Owners:
             self._reject_goal(group.id, error)
             return
         self._members.add(group)
+        if group.all_or_none:
+            self._members.gather(group.id, is_known=event.is_known)
 
     def on_restored(self, event: events.GroupRestored) -> None:
         """Restore a group from before a restart."""
@@ -55,8 +65,9 @@ class Owners:
                 self._view.now,
                 event.goal,
                 self._shapes(group),
+                gathers=event.waits_since_s is not None,
             )
-            self._members.add(group)
+            self._members.add(group, event.waits_since_s)
 
     def on_changed(self, event: events.GroupChanged) -> None:
         """Apply the sizes that an owner requests, or reject them.
@@ -71,6 +82,15 @@ class Owners:
             raise ValueError(
                 f"the accelerator of group {group.id} cannot be changed"
             )
+        status = self._sizes.get(group.id)
+        if status and status.gathers and known.group.sizes != group.sizes:
+            self._reject(
+                group.id,
+                codes.GROUP_WAITS,
+                f"the group waits for its first {known.group.min_size} slots;"
+                " its sizes can change when it has them",
+            )
+            return
         if not self._is_bad(group):
             known.group = group
             self._sizes.change(group, self._view.now, self._shapes(group))

@@ -29,6 +29,7 @@ turn has come, and :mod:`.set_places` finds their slots.
 import collections
 import dataclasses
 import math
+import typing
 from collections import abc
 
 from fpgapool.core import instructions
@@ -48,10 +49,18 @@ from fpgapool.vocabulary import states
 GATHER_S = 30.0
 
 
+class _RefuseGroup(typing.Protocol):
+    def __call__(
+        self, group_id: model.GroupId, code: str, message: str
+    ) -> None:
+        """End a group whose first slots were a set that is rejected."""
+
+
 class SessionSets:
     """All sets that have not started.
 
     :ivar of_job: the set of each job.
+    :ivar refuse_group: rejects the group of a set.
     :ivar leading: the sets whose leaders are in the queue, by leader.
     :ivar turns: the sets whose turn has come.
     :ivar next_s: when the first set is rejected; infinite if none is.
@@ -71,6 +80,7 @@ class SessionSets:
         self._places = set_places.Places(view, queue)
         self.turns = due_sets.DueSets(view, self._places, outcome)
         queue.gather = self.gather
+        self.refuse_group: _RefuseGroup | None = None
         self.of_job: dict[model.JobId, set_places.SessionSet] = {}
         self.leading: dict[model.JobId, set_places.SessionSet] = {}
         self.next_s = math.inf
@@ -118,9 +128,6 @@ class SessionSets:
             self._queue.reject(job.id, *refused)
             return
         one = self._join(record, together)
-        if job.wait_timeout_s is not None:
-            limit_s = job.arrival_s + job.wait_timeout_s
-            one.waits_until_s = min(one.waits_until_s, limit_s)
         # The set has its own timer. It gets no reserved slots, and its
         # sessions have no deadlines before they start.
         record.job = dataclasses.replace(
@@ -155,6 +162,9 @@ class SessionSets:
             self.to_come[job.project] += together.size
         one.records.append(record)
         one.jobs[job.id] = job
+        if job.wait_timeout_s is not None:
+            limit_s = job.arrival_s + job.wait_timeout_s
+            one.waits_until_s = min(one.waits_until_s, limit_s)
         self.of_job[job.id] = one
         one.lacking -= 1
         self._expect(one, -1)
@@ -190,6 +200,8 @@ class SessionSets:
             states.SPREAD: "no choice of boards, one for each session,",
         }.get(one.together.placement or "", "the pool never")
         count = len(one.records)
+        if one.group_id is not None:
+            return f"{where} has slots that fit the group's first {count}"
         return f"{where} has slots that fit all {count} sessions of the set"
 
     def _limit_to(self, one: set_places.SessionSet, limit_s: float) -> None:
@@ -274,6 +286,9 @@ class SessionSets:
     ) -> None:
         jobs = [record.job for record in one.records]
         self.withdraw(one)
+        if one.group_id is not None and self.refuse_group is not None:
+            self.refuse_group(one.group_id, code, message)
+            return
         for job in jobs:
             self._queue.reject(job.id, code, message)
 

@@ -22,6 +22,8 @@ _NAME = operator.attrgetter("accelerator")
 class SessionSet:
     """The jobs of a set whose slots have not been granted.
 
+    :ivar group_id: the group whose first slots they get; None: they are
+        sessions.
     :ivar records: its jobs; the first is the leader.
     :ivar key: its project and name.
     :ivar number: the id of the job that was submitted first.
@@ -35,6 +37,7 @@ class SessionSet:
 
     def __init__(self, first: model.Job, together: model.Together) -> None:
         self.together = together
+        self.group_id = first.group_id
         self.key = first.project, together.set_id
         self.number = first.id
         self.records: list[queued.JobRecord] = []

@@ -98,6 +98,8 @@ class Group:
     """One group.
 
     :ivar shapes: the slot shapes that its accelerator fits; empty: any.
+    :ivar gathers: whether it waits for its first slots, which come all at
+        once. Until it has a member, it asks for no others.
     :ivar state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`.
     :ivar owed: number of slots that it must return to the pool first.
     :ivar gave: whether it gave slots to sessions in this period.
@@ -114,6 +116,7 @@ class Group:
     ) -> None:
         self.spec = spec
         self.shapes = shapes
+        self.gathers = False
         self.state = states.GROUP_CREATING
         self.wanted = spec.size
         self.members = 0
@@ -161,7 +164,7 @@ class Group:
     @property
     def deficit(self) -> int:
         """The number of slots that it lacks and that are not under way."""
-        return max(self.wanted - self.size, 0)
+        return 0 if self.gathers else max(self.wanted - self.size, 0)
 
     def add(self, members: int, under_way: int, now: float) -> None:
         """Change the numbers of its members and of slots under way to it."""

@@ -30,6 +30,7 @@ a receiver returns a slot to the pool.
 import collections
 import dataclasses
 import math
+import operator
 import typing
 from collections.abc import Iterable
 
@@ -43,6 +44,8 @@ from fpgapool.core.sizing import sets
 from fpgapool.vocabulary import states
 
 SizingOptions = one_group.SizingOptions
+
+_ID = operator.attrgetter("spec.id")
 
 #: Groups whose slots can serve each other; other groups are sets of their own.
 _SetKey: typing.TypeAlias = model.Shapes | elasticity.GroupId
@@ -117,6 +120,7 @@ class Groups:
             then not added.
         """
         group = self._add(spec, shapes, now)
+        group.gathers = spec.all_or_none
         if goal is not None:
             group.goal = goals.GoalState(goal=goal, registered_s=now)
             try:
@@ -132,13 +136,18 @@ class Groups:
         now: float,
         goal: goals.GoalState | None = None,
         shapes: model.Shapes = frozenset(),
+        *,
+        gathers: bool = False,
     ) -> None:
         """Add a group as it was before a restart.
 
         :param wanted: its wanted size then, kept until tasks are measured
             again.
+        :param gathers: whether it has not had its first slots, which come all
+            at once.
         """
         group = self._add(spec, shapes, now)
+        group.gathers = gathers
         group.wanted = wanted
         group.goal = goal
 
@@ -183,6 +192,11 @@ class Groups:
         self._note_goal_change(now)
         self._settle(group)
 
+    def refuse(self, group_id: elasticity.GroupId, now: float) -> None:
+        """Remove a group that never had a member, and no slot under way."""
+        self._note_goal_change(now)
+        self._remove(group_id)
+
     def set_slots(self, shapes: model.Shapes, slots: int | None) -> None:
         """Set how many slots a scaling set may have.
 
@@ -224,6 +238,9 @@ class Groups:
         After a restart the caller reports members without :meth:`begin`.
         """
         group = self._groups[group_id]
+        if group.gathers:
+            group.gathers = False
+            self._note_goal_change(now)
         group.add(1, -1 if group.under_way else 0, now)
         self._settle(group)
 
@@ -459,13 +476,19 @@ class Groups:
     def _admit(self, group: one_group.Group, now: float) -> None:
         """Let the policy allocate slots to a newly registered goal.
 
+        A group that waits for its first slots gets others only afterwards.
+
         :raises goals.Infeasible: if it refuses the goal.
         """
         if group.spec.elastic:
             shapes = group.shapes
-            view = self._view(shapes, self._elastic_sets()[shapes], now)
+            groups = [*self._elastic_sets().get(shapes, ())]
+            if group.gathers:
+                groups = sorted([*groups, group], key=_ID)
+            view = self._view(shapes, groups, now)
             sizes = self.policy.admit(view, group.spec.id, now)
-            self._want(sizes, shapes, now)
+            if not group.gathers:
+                self._want(sizes, shapes, now)
         self._note_goal_change(now)
 
     def start(self, group_id: elasticity.GroupId, now: float) -> None:

@@ -93,9 +93,16 @@ class ScalingSet:
 def members_of_sets(
     groups: Sequence[one_group.Group],
 ) -> dict[model.Shapes, list[one_group.Group]]:
-    """Return the elastic groups of each set that are not being deleted."""
+    """Return the elastic groups of each set.
+
+    Those that are being deleted, or have not had their first slots, are none.
+    """
     found: dict[model.Shapes, list[one_group.Group]] = {}
     for group in groups:
-        if group.spec.elastic and group.state != states.GROUP_DRAINING:
+        if (
+            group.spec.elastic
+            and not group.gathers
+            and group.state != states.GROUP_DRAINING
+        ):
             found.setdefault(group.shapes, []).append(group)
     return found
