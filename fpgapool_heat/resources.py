@@ -31,6 +31,7 @@ _TYPES = {
     fields.INTEGER: _Schema.INTEGER,
     fields.FLAG: _Schema.BOOLEAN,
     fields.NAMES: _Schema.LIST,
+    fields.SECONDS: _Schema.NUMBER,
 }
 _OPTIONS = {option.name: option for option in description.GROUP.options}
 #: Both follow the size unless the template says them.
@@ -40,6 +41,8 @@ _BOUNDS = ("min_size", "max_size")
 def _limits(option: fields.Option) -> list[constraints.Constraint]:
     if option.name == "name":
         return [constraints.AllowedPattern(rules.GROUP_NAME)]
+    if "enum" in option.limits:
+        return [constraints.AllowedValues(option.limits["enum"])]
     return [constraints.Range(min=0)] if option.kind is fields.INTEGER else []
 
 
@@ -90,7 +93,7 @@ class Group(_Resource):
                 _TYPES[option.kind],
                 option.help[:1].upper() + option.help[1:] + ".",
                 required=name == "size",
-                update_allowed=True,
+                update_allowed=not option.fixed,
                 constraints=_limits(option),
             )
             for name, option in _OPTIONS.items()
@@ -111,6 +114,11 @@ class Group(_Resource):
     def check_create_complete(self, _unused: object) -> bool:
         """Tell whether it has the slots that it needs at least."""
         state = self._state()
+        if state == states.GROUP_FAILED:
+            raise exception.ResourceInError(
+                resource_status=state,
+                status_reason=str(self._show_resource()["reason"]),
+            )
         if state in (states.GROUP_DRAINING, states.GROUP_DELETED):
             raise exception.ResourceInError(
                 resource_status=state, status_reason="somebody deleted it"

@@ -15,7 +15,7 @@ from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group as description
 
 _OPTIONS = description.GROUP.options
-_VERSION = base.version(one.in_request for one in _OPTIONS)
+_CHANGEABLE = description.GROUP.changeable
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class CreateGroup(base.Payload):
     :param accelerator: the accelerator's name in the project.
     """
 
-    VERSION = _VERSION
+    VERSION = base.version(one.in_request for one in _OPTIONS)
 
     group_id: str
     project_id: str
@@ -49,11 +49,11 @@ class CreateGroup(base.Payload):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@fields.with_members(base.request_members(_OPTIONS))
+@fields.with_members(base.request_members(_CHANGEABLE))
 class UpdateGroup(base.Payload):
     """Change options of a group; those that are None stay unchanged."""
 
-    VERSION = _VERSION
+    VERSION = base.version(one.in_request for one in _CHANGEABLE)
 
     group_id: str
 

@@ -757,6 +757,12 @@ GROUP_WAITS = _code(
     "until then its sizes cannot change.",
     409,
 )
+GROUP_FAILED = _code(
+    "GROUP_FAILED",
+    "The group did not get its first slots; its ``reason`` says why. It can "
+    "only be deleted.",
+    409,
+)
 GROUP_NOT_ELASTIC = _code(
     "GROUP_NOT_ELASTIC", "Only an elastic group can have a goal.", 409
 )

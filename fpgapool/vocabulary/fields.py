@@ -135,6 +135,7 @@ class Option(Field):
     :ivar limits_only: whether it only lowers a limit of the service, or
         matters only until the session begins, so that a repeated request may
         give a different value.
+    :ivar fixed: whether it can be set only when the resource is created.
     :ivar help: help text of the command's option; empty: the command has none.
     """
 
@@ -143,6 +144,7 @@ class Option(Field):
     check: Callable[[object], Any] = lambda value: value
     in_request: int = 0
     limits_only: bool = False
+    fixed: bool = False
     help: str = ""
 
     @property
@@ -157,6 +159,7 @@ class Fields:
     :ivar columns: dataclass members of records.
     :ivar shown: members that users see, except those inside another object.
     :ivar options: members that a client may set.
+    :ivar changeable: those that it may set later, too.
     :ivar sort_keys: members to sort lists by; the first is the default.
     :ivar filters: parameters of a list's query, and the members with which
         they are compared.
@@ -179,6 +182,7 @@ class Fields:
         )
         self.shown = self.part("")
         self.options = tuple(one for one in fields if isinstance(one, Option))
+        self.changeable = tuple(one for one in self.options if not one.fixed)
 
     def __iter__(self) -> Iterator[Field]:
         """Iterate over all members."""

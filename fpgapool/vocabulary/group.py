@@ -8,6 +8,7 @@ slots that a group has, and the hosts to which its clients connect.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from fpgapool.vocabulary import fields
@@ -35,6 +36,27 @@ MAX_TASK_BYTES = 4 * 1024 * 1024
 
 #: Name of the object that shows users the goal of a group.
 GOAL = "goal"
+
+
+def _of_first_slots(
+    name: str, kind: fields.Kind, about: str, **more: Any
+) -> fields.Option:
+    """Return an option about slots that a group gets all at once.
+
+    No column has it; see
+    :mod:`fpgapool.conductor.decisions.requests.first_slots`.
+    """
+    found = {
+        "default": None,
+        "in_record": False,
+        "in_request": 1,
+        "in_view": 2,
+        "in_notification": None,
+        "since": (1, 3),
+        "listed": False,
+        "fixed": True,
+    }
+    return fields.option(name, kind, about, **{**found, **more})
 
 
 GROUP = fields.Fields(
@@ -92,6 +114,35 @@ GROUP = fields.Fields(
         default=False,
         column=True,
         help="whether the pool resizes the group as work and goals require",
+    ),
+    _of_first_slots(
+        "all_or_none",
+        fields.FLAG,
+        "Whether the first `min_size` slots, at most 64, come at the same time"
+        " or not at all. Until all of them are ready, the group has none.",
+        help="get the first slots, as many as --min-size and at most 64, at"
+        " the same time, or none; until then the group waits without any",
+    ),
+    _of_first_slots(
+        "placement",
+        fields.NAME,
+        "Where these first slots must be: on one board (`same_board`), on one"
+        " host (`same_host`), or each on another board (`spread`); null:"
+        " anywhere.",
+        check=rules.check_placement,
+        limits={"enum": list(states.PLACEMENTS)},
+        help="with --all-or-none: where these slots must be: same_board,"
+        " same_host, or spread, which means each on another board",
+    ),
+    _of_first_slots(
+        "wait_timeout_s",
+        fields.SECONDS,
+        "How long the group waits for these first slots before it fails; null:"
+        " without a limit.",
+        check=functools.partial(rules.check_timeout_s, name="wait_timeout_s"),
+        limits={"exclusiveMinimum": 0, "maximum": rules.MAX_TIMEOUT_S},
+        help="with --all-or-none: how long the group waits for these slots"
+        " before it fails, in seconds",
     ),
     fields.option(
         "shared",
@@ -180,6 +231,15 @@ GROUP = fields.Fields(
         since=(1, 3),
     ),
     fields.now(
+        "reason",
+        fields.NAME,
+        "Why it did not get its first slots: a code; null: it may yet, or"
+        " has.",
+        shown="reason",
+        in_view=2,
+        since=(1, 3),
+    ),
+    fields.now(
         "expected_finish_at",
         fields.TIME,
         "When all its tasks will have completed at the current rate.",
@@ -234,9 +294,12 @@ CLIENT = fields.Fields(
 )
 
 
-def charged_slots(size: int, max_size: int, *, elastic: bool) -> int:
+def charged_slots(group: Any) -> int:
     """Return how many slots a group takes from its project's quota."""
-    return max_size if elastic else size
+    if group.state == states.GROUP_FAILED:
+        return 0
+    size: int = group.max_size if group.elastic else group.size
+    return size
 
 
 def is_reached(group: Any) -> bool:

@@ -46,7 +46,7 @@ GROUP_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 REQUEST_ID = "[A-Za-z0-9_.:-]{1,64}"
 APPLICATION = REQUEST_ID
 SET_ID = REQUEST_ID
-#: The number of sessions of a set.
+#: The number of sessions of a set, or of slots that a group gets at once.
 MIN_SET_SIZE, MAX_SET_SIZE = 2, 64
 #: Descriptions of these strings, for error messages.
 GROUP_NAME_WORDS = (
@@ -109,6 +109,9 @@ check_set_placement = _checker(
     "set_placement",
     codes.INVALID_SET,
 )
+check_placement = _checker(
+    shapes.nullable(shapes.one_of(states.PLACEMENTS)), "placement"
+)
 check_deadline_action = _checker(
     shapes.nullable(shapes.one_of(states.DEADLINE_ACTIONS)), "deadline_action"
 )
@@ -167,6 +170,27 @@ def check_projects(value: object) -> tuple[str, ...]:
         codes.INVALID_REQUEST,
         f"projects must be a list of at most {MAX_PROJECTS} projects",
     )
+
+
+def check_first_slots(
+    min_size: int, *, all_or_none: bool, others: typing.Collection[str]
+) -> None:
+    """Check what a group says of its first slots.
+
+    :param others: the members that mean them and are given.
+    :raises RequestError: INVALID_GROUP_SIZE; INVALID_REQUEST.
+    """
+    if not all_or_none:
+        for name in others:
+            raise RequestError(
+                codes.INVALID_REQUEST, f"{name} needs all_or_none"
+            )
+    elif not 1 <= min_size <= MAX_SET_SIZE:
+        raise RequestError(
+            codes.INVALID_GROUP_SIZE,
+            f"min_size must be from 1 to {MAX_SET_SIZE} with all_or_none, not"
+            f" {min_size}",
+        )
 
 
 def check_group_sizes(size: int, min_size: int, max_size: int) -> None:

@@ -120,6 +120,8 @@ GROUP_RESIZING = "RESIZING"
 GROUP_DEGRADED = "DEGRADED"
 GROUP_DRAINING = "DRAINING"
 GROUP_DELETED = "DELETED"
+#: It was to get its first slots at once, and did not. Only its owner ends it.
+GROUP_FAILED = "FAILED"
 
 # Events of a group.
 FILLED = "filled"
@@ -128,17 +130,24 @@ SETTLED = "settled"
 SHORT = "short"
 DELETE = "delete"
 EMPTIED = "emptied"
+REJECT = "reject"
 
 _DELETE = {DELETE: GROUP_DRAINING}
 #: A group's state -> event -> its next state. It is filled when it has its
 #: minimum number of members, moving while it has more or fewer slots than it
-#: should, and short while it is below its minimum.
+#: should, and short while it is below its minimum. It is rejected if it does
+#: not get its first slots all at once.
 GROUP_MOVES = {
-    GROUP_CREATING: {FILLED: GROUP_ACTIVE, **_DELETE},
+    GROUP_CREATING: {
+        FILLED: GROUP_ACTIVE,
+        REJECT: GROUP_FAILED,
+        **_DELETE,
+    },
     GROUP_ACTIVE: {MOVING: GROUP_RESIZING, SHORT: GROUP_DEGRADED, **_DELETE},
     GROUP_RESIZING: {SETTLED: GROUP_ACTIVE, SHORT: GROUP_DEGRADED, **_DELETE},
     GROUP_DEGRADED: {FILLED: GROUP_ACTIVE, **_DELETE},
     GROUP_DRAINING: {EMPTIED: GROUP_DELETED},
+    GROUP_FAILED: {DELETE: GROUP_DELETED},
 }
 
 GROUP_STATES = (*GROUP_MOVES, GROUP_DELETED)

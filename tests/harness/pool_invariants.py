@@ -181,6 +181,9 @@ def _check_first(
     count = len(group.holds)
     if count not in (0, spec.min_size):
         raise InvariantError(f"group {spec.id} has {count} of its first slots")
+    if one is None and group.retry_s > all_members._view.now:
+        _equal("slots of a group that pauses", count, 0)
+        return
     if one is None:
         _equal(
             "its accelerator and slots",

@@ -77,9 +77,11 @@ def test_messages_and_answers(field: fields.Field) -> None:
         names = set(base.members(request)) - {"group_id"}
         if request is objects.CreateGroup:
             names -= {"accelerator", "project_id"}
-        assert (field.name in names) == asked
+            assert (field.name in names) == asked
+        else:
+            assert (field.name in names) == (asked and not field.fixed)
     wanted = schemas.UPDATE["properties"]["group"]["properties"]
-    assert (field.name in wanted) == asked
+    assert (field.name in wanted) == (asked and not field.fixed)
     if field.shown is None:
         return
     shown = schemas.GROUP["properties"]

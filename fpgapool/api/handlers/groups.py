@@ -304,6 +304,8 @@ def _wanted(call: calls.Call) -> dict[str, Any]:
             if option.kind is fields.INTEGER:
                 # JSON Schema also accepts 1e9 as an integer.
                 wanted[option.name] = int(wanted[option.name])
+            elif option.kind is fields.SECONDS:
+                wanted[option.name] = float(wanted[option.name])
             elif option.kind is fields.NAMES:
                 wanted[option.name] = tuple(wanted[option.name])
     return wanted

@@ -158,10 +158,7 @@ def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
         "queued_bytes": sum(one.claimed_bytes for one in queued),
         "bitstream_bytes": sum(one.size_bytes for one in use.bitstreams),
         "groups": len(use.groups),
-        "group_slots": sum(
-            group.charged_slots(one.size, one.max_size, elastic=one.elastic)
-            for one in use.groups
-        ),
+        "group_slots": sum(map(group.charged_slots, use.groups)),
         "group_clients": len(use.group_clients),
         # Each user has a part of its own.
         "live_per_user": 0,

@@ -7,6 +7,7 @@ from fpgapool.vocabulary import group as description
 
 _GOAL = description.GROUP.part(description.GOAL)
 _OPTIONS = common.of_options(description.GROUP.options)
+_CHANGEABLE = common.of_options(description.GROUP.changeable)
 
 #: A goal without the members that only the conductor knows.
 _RECORDED_GOAL = common.record(
@@ -82,7 +83,7 @@ CREATE = common.record(
 )
 UPDATE = common.record(
     group={
-        **common.record(optional=list(_OPTIONS), **_OPTIONS),
+        **common.record(optional=list(_CHANGEABLE), **_CHANGEABLE),
         "minProperties": 1,
         "description": "Omitted members do not change.",
     }

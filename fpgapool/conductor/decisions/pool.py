@@ -23,6 +23,7 @@ from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import expected_waits
+from fpgapool.conductor.decisions.requests import first_slots
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import instances
 from fpgapool.conductor.decisions.requests import lives
@@ -100,6 +101,7 @@ class Pool:
         self.desk_accounts = desk_accounts.DeskAccounts(
             snapshot.group_desks, last_ids[db_api.GroupDeskRecord]
         )
+        self.first_slots = first_slots.FirstSlotsBook(self.desk_accounts)
         self.holds = holds.Holds(core, self.outbox)
         self.traffic = holds.Traffic()
         self.lives = self.room(lives.Lives)

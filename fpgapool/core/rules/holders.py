@@ -255,11 +255,12 @@ class Holders:
             self._end(hold)
             return
         record.avoided |= {event.slot_id}
+        if hold.group_id is not None:
+            # The group decides when to request another slot.
+            self._members.failed(record, hold.group_id)
         if hold.group_id is None or record.job.id in self._in_sets:
             self._requeue(hold, record, event.reason)
             return
-        # The group decides when to request another slot.
-        self._members.failed(record, hold.group_id)
         self._end(hold)
         self._report_requeue(hold, record, event.reason)
 

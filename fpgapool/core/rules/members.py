@@ -165,9 +165,14 @@ class Members:
         :param is_known: see :class:`fpgapool.core.events.JobSubmitted`.
         """
         known = self.groups[group_id]
-        if known.group.accelerator in self._view.accelerators:
-            for _ in range(known.group.min_size):
-                self._submit(known, known.group.together, is_known=is_known)
+        if known.group.accelerator not in self._view.accelerators:
+            return
+        for _ in range(known.group.min_size):
+            record = self._submit(
+                known, known.group.together, is_known=is_known
+            )
+            if record is not None and known.avoided:
+                self._queue.avoid(record, known.avoided | record.avoided)
 
     def _refuse(
         self, group_id: model.GroupId, code: str, message: str
@@ -296,14 +301,22 @@ class Members:
     def _keep_set(self, known: GroupSlots) -> None:
         """Keep the set of a group's first slots as long as it waits for them.
 
-        It is new if a former leader had it, or the accelerator was unknown.
+        It is new if a former leader had it, the accelerator was unknown, or
+        the group has paused.
         """
         group = known.group
         status = self._sizes.get(group.id)
         one = self._sets.find(group.project, group.together.set_id)
-        if status is None or status.state == states.GROUP_DRAINING:
+        pauses = known.retry_s > self._view.now
+        if (
+            status is None
+            or status.state == states.GROUP_DRAINING
+            or (pauses and status.gathers)
+        ):
             if one is not None and not one.is_starting:
                 self._sets.withdraw(one)
+            if status is not None and pauses:
+                self._rests_until_s = min(self._rests_until_s, known.retry_s)
         elif status.gathers and one is None:
             self.gather(group.id, is_known=True)
 

@@ -37,9 +37,29 @@ _GROUP = base.positional(
 )
 
 
+def _first_slots() -> Iterator[arguments.Declared]:
+    """Yield options about the slots that a group gets all at once."""
+    for option in description.GROUP.options:
+        flag = option.flag.removeprefix("--")
+        if option.kind is fields.FLAG and option.fixed:
+            yield base.flag(flag, option.help, default=None)
+        elif option.kind is fields.SECONDS:
+            yield base.option(
+                flag,
+                option.help,
+                metavar="<seconds>",
+                dest=option.name,
+                type=float,
+            )
+        elif option.fixed:
+            yield base.option(flag, option.help, choices=option.limits["enum"])
+
+
 def _options(required: str = "") -> Iterator[arguments.Declared]:
-    """Yield options for all members of a group's description but the name."""
+    """Yield options for what can be set later, too, but the name."""
     for name, option in _OPTIONS.items():
+        if option.fixed:
+            continue
         flag = name.replace("_", "-")
         if option.kind is fields.FLAG:
             yield arguments.OneOf(
@@ -122,6 +142,7 @@ class CreateGroup(ShowGroup):
         base.positional("name", _OPTIONS["name"].help, type=str),
         base.option("accelerator", "name of the accelerator", required=True),
         *_options(required="size"),
+        *_first_slots(),
         *_GOAL_OPTIONS,
     )
 

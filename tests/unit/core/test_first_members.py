@@ -266,6 +266,27 @@ def test_one_cannot_be_prepared(ready: bool) -> None:
     assert status(pool) == (ACTIVE, 2)
 
 
+def test_it_pauses_if_no_slot_serves_it() -> None:
+    """As other groups do; meanwhile others get the slots."""
+    pool = make_pool(2)
+    create(pool, group(2))
+    wakes: list[float] = []
+    for _ in range(3):
+        output = pool.hear(events.PrepareFailed, 10, "X")
+        wakes = [
+            one.time_s
+            for one in output
+            if isinstance(one, instructions.WakeAt)
+        ]
+    assert not pool.state.assignments()
+    assert wakes == [1.0]
+    assert not pool.state.sets.of_job
+    output = pool.step(events.Wake(), now=1.0)
+    assert slots(output) == [10, 11]
+    start(pool, 10, 11)
+    assert status(pool) == (ACTIVE, 2)
+
+
 def test_one_is_released_before_the_start() -> None:
     pool = make_pool(3)
     create(pool, group(2))

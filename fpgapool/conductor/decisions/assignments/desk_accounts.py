@@ -14,12 +14,15 @@ import dataclasses
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from fpgapool import objects
 from fpgapool.core import events
 from fpgapool.db import api as db_api
 
+#: No host has this id. Its row of a group says more of the group.
+_NO_HOST = 0
 #: Time for which to keep the counts of a desk that its host no longer reports.
 KEPT_S = 600.0
 
@@ -99,6 +102,10 @@ class DeskAccount:
         """Mark members' time as charged."""
         self._set(unpaid_s=self.record.unpaid_s - slot_s)
 
+    def keep(self, about: Mapping[str, Any]) -> None:
+        """Store something else than counts."""
+        self._set(counts=dict(about))
+
     def _set(self, **members: Any) -> None:
         self.record = dataclasses.replace(self.record, **members)
         self.changed[self.record.id] = self.record
@@ -138,6 +145,21 @@ class DeskAccounts:
                 self._changed,
             )
         return found
+
+    def note(
+        self, group_id: str, about: Mapping[str, Any], since: float
+    ) -> None:
+        """Store something of a group, until the group is gone.
+
+        :param about: by name, each a JSON object.
+        """
+        account = self.of(group_id, _NO_HOST, since)
+        account.keep(about)
+
+    def noted(self, group_id: str) -> db_api.GroupDeskRecord | None:
+        """Return the row that :meth:`note` has stored; None: it has none."""
+        account = self._accounts[_NO_HOST].get(group_id)
+        return account.record if account else None
 
     def on(self, host_id: int) -> list[DeskAccount]:
         return list(self._accounts[host_id].values())

@@ -17,6 +17,7 @@ from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import first_slots
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
@@ -470,17 +471,24 @@ class Serving(parts.Room):
         group: db_api.GroupRecord,
         row: db_api.AssignmentRecord,
         phase: model.Phase,
+        starting: first_slots.FirstSlots | None = None,
     ) -> None:
-        """Adopt the slot of a restored group."""
+        """Adopt the slot of a restored group.
+
+        :param starting: its first slots, if it has not all of them ready.
+        """
+        wanted = first_slots.as_wanted(group, starting)
         job = model.Job(
             # The core numbers groups' jobs in the sequence of generations.
             id=-row.generation,
             host_id=None,
             accelerator=group.accelerator,
             claimed_bytes=1.0,
-            arrival_s=self._clock.pool_time,
+            arrival_s=starting.since if starting else self._clock.pool_time,
             project=group.project_id,
             group_id=group.id,
+            wait_timeout_s=wanted.wait_timeout_s,
+            together=wanted.together if starting else None,
         )
         self._restore(job, row, phase)
         hold = self.hold_for_group(

@@ -13,6 +13,7 @@ from typing import Any
 
 from fpgapool import objects
 from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import first_slots
 from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
 from fpgapool.vocabulary import codes
@@ -21,7 +22,11 @@ from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states
 
 Row = db_api.GroupRecord | db_api.GroupClientRecord
+#: What a change produces.
+Planned = Row | first_slots.FirstSlots
 
+#: The options that no column has.
+_FIRST_SLOTS = ("all_or_none", "placement", "wait_timeout_s")
 _HASH = re.compile(r"[0-9a-f]{64}")
 #: Ended groups and clients to remember, to recognize repeated requests.
 _REMEMBERED = 10_000
@@ -34,6 +39,8 @@ class GroupContext:
     :ivar find_accelerator: returns an accelerator's key, given its name and
         the project; raises Rejected if the project cannot use it.
     :ivar check_budget: raises Rejected if a project's budget is used up.
+    :ivar check_first: raises Rejected if the pool, or its project, can never
+        have a group's first slots at once.
     """
 
     now: float
@@ -41,6 +48,7 @@ class GroupContext:
     find_accelerator: Callable[[str, str], str]
     is_stateless: Callable[[str], bool]
     check_budget: Callable[[str], None]
+    check_first: Callable[[db_api.GroupRecord, first_slots.FirstSlots], None]
 
 
 class GroupBook:
@@ -110,8 +118,10 @@ class GroupBook:
 
     def planned(
         self, change: group_objects.GroupChange, context: GroupContext
-    ) -> list[Row]:
+    ) -> list[Planned]:
         """Return the rows that a change would produce, without storing them.
+
+        The first slots of a group precede its row.
 
         :raises Rejected: if the change is not allowed.
         """
@@ -122,17 +132,22 @@ class GroupBook:
 
     def _planned(
         self, change: group_objects.GroupChange, context: GroupContext
-    ) -> list[Row]:
+    ) -> list[Planned]:
         if isinstance(change, objects.CreateGroup):
             return self._create(change, context)
         old = self._find(change.group_id)
+        if isinstance(change, objects.DeleteGroup):
+            state = states.GROUP_MOVES[old.state][states.DELETE]
+            ended = dataclasses.replace(
+                old, state=state, updated_at=context.now
+            )
+            return [*map(revoked, self.clients_of(old.group_id)), ended]
+        if old.state == states.GROUP_FAILED:
+            raise admission.Rejected(
+                codes.GROUP_FAILED,
+                f"group {old.name} did not get its first slots; delete it",
+            )
         match change:
-            case objects.DeleteGroup():
-                draining = dataclasses.replace(
-                    old, state=states.GROUP_DRAINING, updated_at=context.now
-                )
-                clients = self.clients_of(old.group_id)
-                return [*map(revoked, clients), draining]
             case objects.AttachClient():
                 return self._attach(old, change, context)
             case objects.RevokeClient():
@@ -161,7 +176,7 @@ class GroupBook:
 
     def _create(
         self, change: objects.CreateGroup, context: GroupContext
-    ) -> list[Row]:
+    ) -> list[Planned]:
         if change.group_id in self.groups or change.group_id in self._ended:
             # The message is a duplicate.
             return []
@@ -171,6 +186,7 @@ class GroupBook:
             "max_size": change.size,
             **_given(change),
         }
+        together = {name: options.pop(name, None) for name in _FIRST_SLOTS}
         new = db_api.GroupRecord(
             id=self._last_id + 1,
             group_id=change.group_id,
@@ -193,8 +209,11 @@ class GroupBook:
             new.project_id, "groups", quota.groups, used["groups"], 1
         )
         self._check_slots(new, 0, context)
+        first = _first_slots(new, context.now, **together)
+        if first is not None:
+            context.check_first(new, first)
         self._last_id = new.id
-        return [new]
+        return [new] if first is None else [first, new]
 
     def _updated(
         self,
@@ -305,9 +324,7 @@ class GroupBook:
 
 def charge_of(group: db_api.GroupRecord) -> int:
     """Return how many slots of a group count against its project's limit."""
-    return description.charged_slots(
-        group.size, group.max_size, elastic=group.elastic
-    )
+    return description.charged_slots(group)
 
 
 def _given(
@@ -315,6 +332,28 @@ def _given(
 ) -> Mapping[str, Any]:
     given = {k: v for k, v in vars(change).items() if v is not None}
     return description.GROUP.checked(given)
+
+
+def _first_slots(
+    group: db_api.GroupRecord,
+    now: float,
+    *,
+    all_or_none: bool | None,
+    placement: str | None,
+    wait_timeout_s: float | None,
+) -> first_slots.FirstSlots | None:
+    """Return how a new group gets its first slots; None: one by one."""
+    others = {"placement": placement, "wait_timeout_s": wait_timeout_s}
+    rules.check_first_slots(
+        group.min_size,
+        all_or_none=bool(all_or_none),
+        others=[name for name, given in others.items() if given is not None],
+    )
+    if not all_or_none:
+        return None
+    return first_slots.FirstSlots(
+        group.group_id, placement, wait_timeout_s, now
+    )
 
 
 def _goal(goal: objects.Goal | None, now: float) -> Mapping[str, Any]:

@@ -20,7 +20,9 @@ from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import first_slots
 from fpgapool.conductor.decisions.requests import group_book
+from fpgapool.conductor.decisions.requests import member_sets
 from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.core import events
 from fpgapool.core import instructions
@@ -42,29 +44,52 @@ class Groups(parts.Room):
     _probation: probation.Probation
     _quotas: quotas.QuotaBook
     _groups: group_book.GroupBook
+    _first_slots: first_slots.FirstSlotsBook
     _holds: holds.Holds
     _serving: serving.Serving
     _keeping: keeping.Keeping
 
     def restore(self, rows: Iterable[db_api.AssignmentRecord]) -> None:
         """Restore the groups and their slots from the database."""
-        groups = list(self._groups.groups.values())
+        groups = [
+            group
+            for group in self._groups.groups.values()
+            if group.state != states.GROUP_FAILED
+        ]
+        held: dict[int, list[db_api.AssignmentRecord]] = {}
+        for row in rows:
+            if row.holder_kind == states.HELD_BY_GROUP:
+                held.setdefault(row.holder_id, []).append(row)
+        # By row id of the group; None: it has no first slots to wait for.
+        starting: dict[int, first_slots.FirstSlots | None] = {}
         for group in groups:
+            first = self._first_slots.of(group.group_id)
+            slots = held.get(group.id, [])
+            waits = first_slots.waits(group, first, slots)
+            starting[group.id] = first if waits else None
             self._link.tell(
                 events.GroupRestored(
-                    _as_wanted(group), group.size, _goal_before(group)
+                    first_slots.as_wanted(group, first),
+                    group.size,
+                    _goal_before(group),
+                    first.since if first is not None and waits else None,
                 ),
                 self._clients_of(group),
             )
             self._holds.changed_groups.add(group.group_id)
-        for row in rows:
+        for row in (row for slots in held.values() for row in slots):
             group = self._groups.by_row.get(row.holder_id)
-            if row.holder_kind != states.HELD_BY_GROUP:
-                continue
-            if group is not None and row.slot_id not in self._holds:
+            first = starting.get(row.holder_id)
+            if (
+                group is not None
+                and row.holder_id in starting
+                and row.slot_id not in self._holds
+                # Some of its first slots are as good as none.
+                and (first is None or len(held[group.id]) == group.min_size)
+            ):
                 phase = limits.read_enum(model.Phase, row, "phase")
                 self._serving.restore_group(
-                    group, row, phase or model.Phase.ACTIVE
+                    group, row, phase or model.Phase.ACTIVE, first
                 )
             else:
                 # A report shows a slot that still serves the group as a stray.
@@ -91,6 +116,18 @@ class Groups(parts.Room):
             find_accelerator=self._accelerator,
             is_stateless=self._catalogue.is_stateless,
             check_budget=self._keeping.check,
+            check_first=self._check_first,
+        )
+
+    def _check_first(
+        self, group: db_api.GroupRecord, first: first_slots.FirstSlots
+    ) -> None:
+        member_sets.check_size(
+            group.project_id,
+            first_slots.as_wanted(group, first).together,
+            self._registry,
+            self._quotas.of(group.project_id).sessions,
+            "a group whose first {} slots come at once",
         )
 
     def _accelerator(self, name: str, project_id: str) -> str:
@@ -101,16 +138,20 @@ class Groups(parts.Room):
         )
         return key
 
-    def _keep(self, rows: Iterable[group_book.Row]) -> None:
+    def _keep(self, rows: Iterable[group_book.Planned]) -> None:
         """Send a change to the core, and store it."""
+        first = None
         for row in rows:
+            if isinstance(row, first_slots.FirstSlots):
+                first = row
+                continue
             if isinstance(row, db_api.GroupClientRecord):
                 self._write(row)
                 self._client_changed(row)
                 continue
             known = self._groups.groups.get(row.group_id)
             if known is None:
-                self._created(row)
+                self._created(row, first)
             elif row.state != states.GROUP_DRAINING:
                 self._changed(known, row)
             self._write(row)
@@ -129,16 +170,28 @@ class Groups(parts.Room):
 
     # -- the core ----------------------------------------------------------
 
-    def _created(self, group: db_api.GroupRecord) -> None:
+    def _created(
+        self, group: db_api.GroupRecord, first: first_slots.FirstSlots | None
+    ) -> None:
         """Send the core a new group."""
-        self._link.tell(events.GroupCreated(_as_wanted(group), _goal(group)))
+        self._link.tell(
+            events.GroupCreated(
+                first_slots.as_wanted(group, first),
+                _goal(group),
+                is_known=not self._registry.is_whole,
+            )
+        )
+        if first is not None:
+            self._first_slots.put(first)
 
     def _changed(
         self, old: db_api.GroupRecord, new: db_api.GroupRecord
     ) -> None:
         """Send the core a group's changed sizes or goal."""
-        if _as_wanted(old) != _as_wanted(new):
-            self._link.tell(events.GroupChanged(_as_wanted(new)))
+        first = self._first_slots.of(old.group_id)
+        wanted = first_slots.as_wanted(new, first)
+        if wanted != first_slots.as_wanted(old, first):
+            self._link.tell(events.GroupChanged(wanted))
         if _goal(old) != _goal(new) or (
             description.is_reached(old) > description.is_reached(new)
         ):
@@ -146,15 +199,42 @@ class Groups(parts.Room):
 
     @parts.handles(instructions.RejectGroup)
     def _rejected(self, order: instructions.RejectGroup) -> None:
-        """Reject a request before anything is stored.
+        """Reject a request before anything is stored, or end a group.
 
-        :raises Rejected: always.
+        :raises Rejected: unless a group that is known does not get its first
+            slots.
         """
+        known = self._groups.by_row.get(order.group_id)
+        if order.ends and known is not None:
+            self._fail(known, order)
+            return
         message = order.message
         if order.earliest_s is not None:
             earliest_s = math.ceil(order.earliest_s - self._clock.now)
             message += f"; the earliest possible deadline is in {earliest_s} s"
         raise admission.Rejected(order.code, message)
+
+    def _fail(
+        self, group: db_api.GroupRecord, order: instructions.RejectGroup
+    ) -> None:
+        LOG.info(
+            "Group %s (%s) does not get its first slots: %s: %s",
+            group.name,
+            group.group_id,
+            order.code,
+            order.message,
+        )
+        first = self._first_slots.of(group.group_id)
+        if first is not None:
+            self._first_slots.put(
+                dataclasses.replace(first, reason=order.code)
+            )
+        clients = self._groups.clients_of(group.group_id)
+        self._keep(map(group_book.revoked, clients))
+        state = states.GROUP_MOVES[states.GROUP_CREATING][states.REJECT]
+        self._write(
+            dataclasses.replace(group, state=state, updated_at=self._clock.now)
+        )
 
     @parts.handles(instructions.Resize)
     def _resized(self, order: instructions.Resize) -> None:
@@ -215,18 +295,6 @@ class Groups(parts.Room):
                 if one.project_id != group.project_id
             ),
         )
-
-
-def _as_wanted(group: db_api.GroupRecord) -> model.Group:
-    return model.Group(
-        id=group.id,
-        accelerator=group.accelerator,
-        size=group.size,
-        min_size=group.min_size,
-        max_size=group.max_size,
-        project=group.project_id,
-        elastic=group.elastic,
-    )
 
 
 def _goal(group: db_api.GroupRecord) -> goals.Goal | None:

@@ -85,20 +85,35 @@ def check(
         raise admission.Rejected(codes.INVALID_SET, clash)
     if sets.find(request.project_id, together.set_id) is not None:
         return 0
+    check_size(request.project_id, together, pool, limit)
+    return together.size
+
+
+def check_size(
+    project_id: str,
+    together: model.Together,
+    pool: registry.Registry,
+    limit: int | None,
+    what: str = "a set of {} sessions",
+) -> None:
+    """Check that a set is not too large.
+
+    :param what: what it is, with its size.
+    :raises Rejected: SET_IMPOSSIBLE.
+    """
+    named = what.format(together.size)
     if limit is not None and together.size > limit:
         raise admission.Rejected(
             codes.SET_IMPOSSIBLE,
-            f"project {request.project_id} may have {limit} slots: a set of"
-            f" {together.size} sessions can never start",
+            f"project {project_id} may have {limit} slots: {named} can never"
+            " start",
         )
     most, where = _most(pool, together.placement)
     if together.size > most:
         raise admission.Rejected(
             codes.SET_IMPOSSIBLE,
-            f"a set of {together.size} sessions can never start: {where}"
-            f" {most}",
+            f"{named} can never start: {where} {most}",
         )
-    return together.size
 
 
 def _most(pool: registry.Registry, placement: str | None) -> tuple[int, str]:

@@ -218,6 +218,7 @@ class Questions:
             hosts=self._desks.hosts_of(members),
             hosts_revision=self._desks.revision_of(group.group_id),
             waiting_tasks=waiting_tasks,
+            **pool.first_slots.shown(group.group_id),
             **goal,
         )
 

@@ -27,6 +27,8 @@ Holds: TypeAlias = Mapping[int, holds.Hold]
 OTHER = "other"
 
 _HOST_DOWN = "host_down"
+#: States of groups that want no slots.
+_ENDED = (states.GROUP_DRAINING, states.GROUP_FAILED)
 
 SLOT_STATES = (
     states.SLOT_IDLE,
@@ -189,7 +191,7 @@ def groups(
         (
             one.group_id,
             GroupFigures(
-                wanted=(0 if one.state == states.GROUP_DRAINING else one.size),
+                wanted=0 if one.state in _ENDED else one.size,
                 programming=programming[one.group_id],
                 serving=serving[one.group_id],
                 waiting=waiting.get(one.group_id, 0),
