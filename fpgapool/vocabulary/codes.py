@@ -105,8 +105,8 @@ INVALID_SET = _code(
 )
 SET_IMPOSSIBLE = _code(
     "SET_IMPOSSIBLE",
-    "The pool, or the project's quota, can never hold all sessions of the set "
-    "at the same time.",
+    "The pool, or the project's quota, can never hold all sessions of the "
+    "set, or the first slots of the group, at the same time.",
     409,
 )
 INVALID_GROUP_SIZE = _code(

@@ -29,6 +29,7 @@ from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.calendar import book as calendar_book
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import first_slots
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
@@ -449,9 +450,12 @@ class FakeConductor:
             find_accelerator=lambda name, _project_id: name,
             is_stateless=lambda key: key == "copy",
             check_budget=lambda _project_id: None,
+            check_first=lambda _group, _first: None,
         )
         try:
             for row in self.groups.planned(change, around):
+                if isinstance(row, first_slots.FirstSlots):
+                    continue
                 if row.state == states.GROUP_DRAINING:
                     row = dataclasses.replace(row, state=states.GROUP_DELETED)
                 self.groups.put([row])

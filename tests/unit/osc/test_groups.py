@@ -50,6 +50,15 @@ def app() -> fakes.App:
             {"goal": {"deadline_at": "2030-01-01", "actions": 5}},
         ),
         (("--rate=2.5",), {"goal": {"rate_per_s": 2.5}}),
+        (("--all-or-none",), {"all_or_none": True}),
+        (
+            ("--all-or-none", "--placement=spread", "--wait-timeout=60"),
+            {
+                "all_or_none": True,
+                "placement": "spread",
+                "wait_timeout_s": 60.0,
+            },
+        ),
     ],
 )
 def test_what_is_asked_for(
@@ -70,6 +79,8 @@ def test_what_is_asked_for(
         (*CREATE, "--rate=fast"),
         (*CREATE, "--rate=5", "--deadline=2030-01-01", "--actions=5"),
         (*CREATE, "--min-size=few"),
+        (*CREATE, "--all-or-none", "--placement=near"),
+        (*CREATE, "--all-or-none", "--wait-timeout=soon"),
     ],
 )
 def test_a_line_that_is_refused(
