@@ -37,6 +37,7 @@ from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.calendar import book as calendar_book
 from fpgapool.conductor.decisions.hardware import operators
 from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import first_slots
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import member_sets
 from fpgapool.conductor.decisions.requests import opening
@@ -831,6 +832,34 @@ def others_of_a_set_keep_their_slots_when_one_ends() -> None:
         holding._sets.let_go(one)
 
     holders.Holders._dissolve = keep  # type: ignore[method-assign]
+
+
+# Groups whose first slots come all at once.
+
+
+@_group_bug("a group has begun without some of its first slots")
+def first_slots_serve_one_by_one() -> None:
+    note = holders.Holders._note_ready
+
+    def hasty(
+        holding: holders.Holders,
+        one: session_sets.SessionSet,
+        ready: slots.Hold,
+    ) -> None:
+        if one.group_id is None:
+            note(holding, one, ready)
+            return
+        one.ready.add(ready.slot_id)
+        holding._enter(ready, model.Phase.READY)
+        if len(one.ready) == len(one.records):
+            holding._sets.started(one)
+
+    holders.Holders._note_ready = hasty  # type: ignore[method-assign]
+
+
+@_group_bug("a group has some of its first slots")
+def a_new_leader_gives_first_slots_one_by_one() -> None:
+    first_slots.waits = lambda *_args: False
 
 
 @_calendar_bug("a new leader has forgotten a reservation")

@@ -299,7 +299,7 @@ class Watcher:
         room: serving.Serving,
         group: db_api.GroupRecord,
         row: db_api.AssignmentRecord,
-        _phase: object,
+        *_args: object,
     ) -> None:
         """Expect that a leader goes on where the last one has ended."""
         hold = room._holds[row.slot_id]

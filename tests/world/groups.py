@@ -51,6 +51,8 @@ _REFUSALS = {
     codes.GROUP_CLIENT_NOT_FOUND,
     codes.GROUP_NOT_ELASTIC,
     codes.GOAL_INFEASIBLE,
+    codes.GROUP_WAITS,
+    codes.SET_IMPOSSIBLE,
     # All its tasks have ended.
     codes.INVALID_GOAL,
 }
@@ -134,6 +136,7 @@ class Owner:
             name: value
             for name, value in dataclasses.asdict(planned).items()
             if name not in ("project", "begins_s", "lasts_s")
+            and value not in (None, False)
         }
         while True:
             # There may be one, though there was no answer.

@@ -42,6 +42,7 @@ from tests.world import budgets
 from tests.world import calendar
 from tests.world import database as databases
 from tests.world import faults
+from tests.world import first_slots
 from tests.world import group_invariants
 from tests.world import groups
 from tests.world import invariants
@@ -161,6 +162,7 @@ class World:
             group_invariants.Watcher(
                 self.kernel, self.pool, self.watcher
             ).install()
+            first_slots.Watcher(self.watcher).install()
         self.preemption = preemption.Watcher(self.watcher, schedule.seed)
         if schedule.preempts:
             self.preemption.install()

@@ -160,6 +160,7 @@ class Group:
 
     :ivar begins_s: when it is asked for.
     :ivar lasts_s: after which it is deleted; None: when its guests have left.
+    :ivar all_or_none: whether its first slots come all at once.
     """
 
     name: str
@@ -172,6 +173,8 @@ class Group:
     shared: bool
     begins_s: float
     lasts_s: float | None = None
+    all_or_none: bool = False
+    placement: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -452,7 +455,7 @@ def _with_preemption(schedule: Schedule) -> Schedule:
 
 def _with_groups(schedule: Schedule, kinds: Sequence[str]) -> Schedule:
     rng = random.Random(f"groups {schedule.seed}")
-    groups = tuple(_groups(rng))
+    groups = tuple(_all_or_none(schedule.seed, _groups(rng)))
     faults = schedule.faults
     if kinds:
         faults += tuple(_faults(rng, kinds, (1, 2, 4)))
@@ -486,6 +489,24 @@ def _groups(rng: random.Random) -> typing.Iterator[Group]:
                 if rng.random() < 0.2
                 else None
             ),
+        )
+
+
+def _all_or_none(
+    seed: int, groups: typing.Iterable[Group]
+) -> typing.Iterator[Group]:
+    """Let some groups get their first slots all at once."""
+    rng = random.Random(f"first slots {seed}")
+    for group in groups:
+        if rng.random() < 0.6:
+            yield group
+            continue
+        size = max(group.min_size, 1)
+        yield dataclasses.replace(
+            group,
+            min_size=size,
+            all_or_none=True,
+            placement=rng.choice(_PLACEMENTS_OF.get(size, (None,))),
         )
 
 
