@@ -30,6 +30,8 @@ _ROLES = "admin,member,reader"
 #: How long an owner awaits an answer.
 _ASK_S = 10.0
 _PAUSE_S = 0.5
+#: The version of the API that knows groups created all or none.
+_FIRST_SLOTS_SINCE = (1, 3)
 #: The pool, or the way to it, is away: asking again helps.
 _AWAY = {
     codes.CONDUCTOR_UNAVAILABLE,
@@ -115,6 +117,8 @@ class Owner:
             ),
             client.CancelToken(),
         )
+        if planned.all_or_none:
+            self._requests.use_version(_FIRST_SLOTS_SINCE)
         self._create()
         if not self.is_refused:
             until_s = kernel.now_s + (planned.lasts_s or 0.0)

@@ -14,6 +14,7 @@ from openstack import exceptions
 from fpgapool.osc.sdk import group as sdk
 from tests.functional.allinone import groupsite
 from tests.functional.allinone import harness
+from tests.harness import waiting
 
 ELASTIC = {"min_size": 1, "max_size": 4, "elastic": True}
 
@@ -92,6 +93,45 @@ def test_the_life_of_a_group(site: groupsite.Site) -> None:
     site.wait_until_gone()
     refused("GROUP_NOT_FOUND", mine.get_group, group.id)
     assert site.rows("group_clients") == []
+
+
+def test_all_or_none(site: groupsite.Site) -> None:
+    """Two groups need both slots; a third one does not get them in time."""
+    mine, pair = site.mine, {"accelerator": "aes", "size": 2}
+    refused(
+        "SET_IMPOSSIBLE",
+        mine.create_group,
+        **{**pair, "name": "large", "size": 3, "all_or_none": True},
+    )
+    first = mine.create_group(name="first", all_or_none=True, **pair)
+    assert (first.state, first.all_or_none) == ("CREATING", True)
+    site.wait_members(first.id, 2)
+    second = mine.create_group(
+        name="second", all_or_none=True, placement="same_board", **pair
+    )
+    late = mine.create_group(
+        name="late", all_or_none=True, wait_timeout_s=0.5, **pair
+    )
+    failed = waiting.wait_until(
+        lambda: (
+            found
+            if (found := mine.get_group(late.id)).state == "FAILED"
+            else None
+        ),
+        "the end of its wait",
+        harness.LIMIT_S,
+    )
+    assert failed.reason == "WAIT_TIMEOUT"
+    refused("GROUP_FAILED", mine.update_group, late.id, name="other")
+    refused("GROUP_WAITS", mine.update_group, second.id, size=1, min_size=1)
+    assert mine.get_group(second.id).members == []
+    mine.delete_group(first.id)
+    site.wait_members(second.id, 2)
+    assert mine.get_group(second.id).state == "ACTIVE"
+    for group in (second, late):
+        mine.delete_group(group.id)
+    site.wait_until_gone()
+    assert site.rows("group_desks") == []
 
 
 def test_a_group_that_is_shared(site: groupsite.Site) -> None:
