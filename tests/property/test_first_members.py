@@ -22,7 +22,7 @@ from tests.property import test_session_sets
 from tests.unit.core import pools
 
 _LASTS_S = 10.0
-_ENDS_S = 300.0
+_ENDS_S = 120.0
 _PLACEMENTS = (None, *states.PLACEMENTS)
 _HOSTS = ("small", "large", "small")
 
@@ -155,7 +155,7 @@ def test_each_has_all_or_none(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["fifo", "wra", "auto"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_faults(name: str, seed: int) -> None:
     """Hosts are lost, slots fail, and groups are deleted at any time."""
     random = numpy.random.default_rng([seed, 12])
