@@ -843,7 +843,7 @@ def first_slots_serve_one_by_one() -> None:
 
     def hasty(
         holding: holders.Holders,
-        one: session_sets.SessionSet,
+        one: set_places.SessionSet,
         ready: slots.Hold,
     ) -> None:
         if one.group_id is None:
