@@ -46,6 +46,7 @@ _AWAY = {
 #: What an owner may be refused.
 _REFUSALS = {
     codes.QUOTA_EXCEEDED,
+    codes.BUDGET_EXHAUSTED,
     codes.ACCELERATOR_OUT_OF_USE,
     codes.NO_HOST_UP,
     codes.NO_COMPATIBLE_SLOT,
