@@ -636,6 +636,3 @@ def _group_quota(
 
     limit(int(fault.extent * 5))
     return lambda: limit(None)
-
-
-ALL = {**FAULTS, **GROUP_FAULTS}
