@@ -74,6 +74,26 @@ def test_every_byte_arrives_once_and_in_order(seed: int) -> None:
     assert _differs(seed) == ""
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_slots_go_on_where_the_cpu_has_ended(seed: int) -> None:
+    rng = random.Random(f"meanwhile {seed}")
+    kinds = _kinds(rng)
+    data = rng.randbytes(PIECES * chained.PIECE_BYTES - rng.randrange(1024))
+    expected = chained.Chain(kinds, {}).run(data)
+    plan = _plan(rng, len(kinds)) if seed % 2 else {}
+    for cpu_bytes in (0, rng.randrange(len(data)), len(data) - 1):
+        found = chained.Chain(kinds, plan).run(data, cpu_bytes=cpu_bytes)
+        assert found == expected, cpu_bytes
+
+
+@pytest.mark.parametrize("size_bytes", [0, 5000])
+def test_the_cpu_computes_all(size_bytes: int) -> None:
+    kinds = [chained.Kind(multiple_bytes=16), chained.Kind()]
+    data = random.Random(2).randbytes(size_bytes)
+    found = chained.Chain(kinds, {}).run(data, cpu_bytes=10**9)
+    assert found == chained.stretched(chained.stretched(data))
+
+
 @pytest.mark.parametrize("transport", [connection.STREAM, SHM])
 def test_the_output_is_that_of_the_accelerators(transport: str) -> None:
     kinds = [

@@ -39,9 +39,7 @@ class Reach:
         with self._changed:
             return self._abandoned
 
-    def dial(
-        self, session_id: str, generation: int, begun: int
-    ) -> int | None:
+    def dial(self, session_id: str, generation: int, begun: int) -> int | None:
         """Wait for a connection to a session's worker.
 
         :param begun: what :meth:`begin` returned when it was decided to dial.

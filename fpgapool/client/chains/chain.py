@@ -13,6 +13,7 @@ from fpgapool.client import checks
 from fpgapool.client import options as session_options
 from fpgapool.client import shown
 from fpgapool.client.chains import checking
+from fpgapool.client.chains import meanwhile
 from fpgapool.client.chains import transfer
 from fpgapool.client.sessions import blocks
 from fpgapool.client.transfers import bars
@@ -170,12 +171,18 @@ def chain(
     :param timeout_s: time limit of this call.
     :param options: see :class:`fpgapool.client.options.Options`; but
         ``params`` has the parameters of each stage, by the accelerator's name,
-        or by the stage's number as text, and ``arguments``, ``checksum``,
-        ``fallback`` and ``meanwhile`` are not possible.
+        or by the stage's number as text, and ``arguments``, ``checksum`` and
+        ``fallback`` are not possible. With ``meanwhile="cpu"`` this process
+        computes all stages until their slots, which then come at the same
+        time, can take over.
     :raises errors.InvalidRequest: ``CHAIN_LENGTH``, ``CHAIN_PARAMS``,
         ``CHAIN_OPTION``; ``CHAIN_NO_OUTPUT`` if a stage before the last one
         returns nothing; or ``INVALID_PARAMS`` of a stage.
     :raises errors.RequestRejected: ``UNKNOWN_ACCELERATOR`` of a stage.
+    :raises: with ``meanwhile``, also as :func:`fpgapool.client.acc_open`.
     """
     found = checking.stages(accelerators, options)
-    return Chain(checking.fitting(found, options, timeout_s), options)
+    fitting = checking.fitting(found, options, timeout_s)
+    if options.get("meanwhile"):
+        meanwhile.check(fitting)
+    return Chain(fitting, options)

@@ -18,6 +18,7 @@ begin again, in another slot, from what the stage before it still keeps.
 from __future__ import annotations
 
 import collections
+import contextlib
 import hashlib
 import secrets
 import threading
@@ -75,7 +76,9 @@ class Hop:
         self._announcing = threading.Lock()
         self.target: links.Target | None = None
         self.cutter = cutting.Cutter(
-            receiver.chunk_bytes, receiver.chunk_multiple_bytes
+            receiver.chunk_bytes,
+            receiver.chunk_multiple_bytes,
+            receiver.acknowledged_bytes,
         )
         self.renew()
 
@@ -186,6 +189,17 @@ class StageFlow(flows.Flow):
             # Nothing comes to this process.
             self._output.buffers = 0
             self._output.due_pieces = stream.UNLIMITED
+
+    def begin_from(self, state: bytes, deadline_s: float | None) -> None:
+        """Continue from a core's state, before any input is sent."""
+        offset_bytes = self.acknowledged_bytes
+        self._checkpoints = {offset_bytes: state}
+        # A new connection would be sent it again.
+        with contextlib.suppress(channel.ChannelClosed):
+            self._connection.channel.send(
+                frames.checkpoint_frame(offset_bytes, state),
+                deadline_s=deadline_s,
+            )
 
     # Input from the stage before.
 

@@ -5,15 +5,21 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 import threading
 import time
+import types
+from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.client import shown
 from fpgapool.client.chains import checking
+from fpgapool.client.chains import meanwhile
 from fpgapool.client.chains import opening
 from fpgapool.client.chains import stage as stages
 from fpgapool.client.links import waiting
@@ -31,7 +37,10 @@ _NAME_STEM = 56
 
 @dataclasses.dataclass(frozen=True)
 class StageReport(shown.ShownFields):
-    """What one stage of a chain did; see :class:`.transfer.RunReport`."""
+    """What one stage of a chain did; see :class:`.transfer.RunReport`.
+
+    :ivar cpu_bytes: input that this machine's CPU has processed.
+    """
 
     accelerator: str
     session_id: str
@@ -43,6 +52,7 @@ class StageReport(shown.ShownFields):
     local: bool
     reconnects: int
     reopens: int
+    cpu_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +102,18 @@ class Job:
 
     def _run(self) -> ChainReport:
         while True:
-            opened = self._open()
-            pipeline = Pipeline(self, [(one, _flow_of(one)) for one in opened])
+            beside = self._beside() if self.options.get("meanwhile") else None
+            if beside is None:
+                opened = self._open()
+            else:
+                found = self._compute(beside)
+                if found is None:
+                    self.source.check_end(self._check)
+                    return self._cpu_report(beside)
+                opened = found
+            pipeline = Pipeline(
+                self, [(one, _flow_of(one)) for one in opened], beside
+            )
             try:
                 self._transfer(pipeline)
             except errors.SessionFailed as exc:
@@ -102,7 +122,10 @@ class Job:
                 self._restarts += 1
             else:
                 self.source.check_end(self._check)
-                return self._report(opened)
+                return self._report(opened, beside)
+            finally:
+                if beside is not None:
+                    beside.close()
 
     def _transfer(self, pipeline: Pipeline) -> None:
         started_s = time.monotonic()
@@ -127,8 +150,45 @@ class Job:
         finally:
             self._waited_s += time.monotonic() - started_s
 
+    def _beside(self) -> meanwhile.Beside:
+        wait_timeout_s = self.options.get("wait_timeout_s")
+
+        def open_one(
+            index: int,
+            make_seeker: Callable[..., waiting.SlotSeeker],
+            options: dict[str, Any],
+        ) -> sessions.Session:
+            return self._open_one(
+                index, 0, wait_timeout_s, make_seeker, options
+            )
+
+        return meanwhile.Beside(
+            self.wanted,
+            self.source,
+            self.sink,
+            self.size_bytes,
+            self.deadline_s,
+            self._token,
+            open_one,
+            self._tell,
+        )
+
+    def _compute(
+        self, beside: meanwhile.Beside
+    ) -> list[sessions.Session] | None:
+        started_s = time.monotonic()
+        try:
+            return beside.run()
+        finally:
+            self._waited_s += time.monotonic() - started_s
+
     def _open_one(
-        self, index: int, attempt: int, wait_timeout_s: float | None
+        self,
+        index: int,
+        attempt: int,
+        wait_timeout_s: float | None,
+        make_seeker: Callable[..., waiting.SlotSeeker] = waiting.SlotSeeker,
+        more: Mapping[str, Any] = types.MappingProxyType({}),
     ) -> sessions.Session:
         one = self.wanted[index]
         claims = checking.claims(self.wanted, self.size_bytes)
@@ -137,7 +197,9 @@ class Job:
                 **self.options,
                 "params": one.params,
                 "wait_timeout_s": wait_timeout_s,
-            }
+                "meanwhile": None,
+                **more,
+            }  # type: ignore[typeddict-item]
         )
         name, deadline_s = options.get("request_id"), options.get("deadline_s")
         if name is not None:
@@ -156,6 +218,7 @@ class Job:
                 options,
                 stages.StageFlow,
                 last=one.number == len(self.wanted),
+                make_seeker=make_seeker,
             )
         except errors.FpgapoolError as exc:
             raise exc.of_stage(one.number, one.accelerator) from None
@@ -175,7 +238,45 @@ class Job:
             and self.sink.rewind()
         )
 
-    def _report(self, opened: Sequence[sessions.Session]) -> ChainReport:
+    def _cpu_report(self, beside: meanwhile.Beside) -> ChainReport:
+        """Report what the CPU has computed alone."""
+        computing = beside.computing
+        assert computing is not None
+        reports = [
+            StageReport(
+                accelerator=one.wanted.accelerator,
+                session_id="",
+                input_bytes=one.input_bytes,
+                output_bytes=one.output_bytes,
+                host=socket.gethostname(),
+                device=None,
+                slot=None,
+                local=True,
+                reconnects=0,
+                reopens=0,
+                cpu_bytes=one.input_bytes,
+            )
+            for one in computing.stages
+        ]
+        ran_s, self._waited_s = self._waited_s, 0.0
+        return ChainReport(
+            self._waited_s,
+            ran_s,
+            reports[0].input_bytes,
+            reports[-1].output_bytes,
+            reports[0].input_bytes / max(ran_s, 1e-9),
+            self._restarts,
+            tuple(reports),
+        )
+
+    def _report(
+        self,
+        opened: Sequence[sessions.Session],
+        beside: meanwhile.Beside | None,
+    ) -> ChainReport:
+        computed = [0] * len(opened)
+        if beside is not None and beside.computing is not None:
+            computed = [one.input_bytes for one in beside.computing.stages]
         used = [one.statistics for one in opened]
         return ChainReport(
             self._waited_s,
@@ -196,9 +297,10 @@ class Job:
                     session.local,
                     session.reconnects,
                     session.reopens,
+                    cpu_bytes,
                 )
-                for one, session, amounts in zip(
-                    self.wanted, opened, used, strict=True
+                for one, session, amounts, cpu_bytes in zip(
+                    self.wanted, opened, used, computed, strict=True
                 )
             ),
         )
@@ -213,12 +315,14 @@ class Pipeline:
     """The open stages, and a thread for each but the last one.
 
     :param opened: sessions and their flows, in order.
+    :param beside: what has computed before them, if anything.
     """
 
     def __init__(
         self,
         job: Job,
         opened: Sequence[tuple[sessions.Session, stages.StageFlow]],
+        beside: meanwhile.Beside | None = None,
     ) -> None:
         self._job = job
         self._sessions = [session for session, _ in opened]
@@ -234,9 +338,12 @@ class Pipeline:
             )
             for number, one in enumerate(opened[:-1], 1)
         ]
-        self.feeder = job.source.feeder(
-            self._flows[0], job.size_bytes, job.deadline_s
-        )
+        if beside is None:
+            self.feeder = job.source.feeder(
+                self._flows[0], job.size_bytes, job.deadline_s
+            )
+        else:
+            self.feeder = beside.rest(self._flows[0])
 
     def transfer(self) -> None:
         """Move all data, and close the sessions."""

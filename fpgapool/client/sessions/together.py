@@ -318,11 +318,16 @@ def first_cause(failed: Mapping[int, BaseException]) -> BaseException:
 
     :param failed: the errors by the numbers of the sessions, in their order.
     """
-    for number, exc in failed.items():
+    exc = cause(list(failed.values()))
+    return _numbered(exc, next(n for n, one in failed.items() if one is exc))
+
+
+def cause(failed: Sequence[BaseException]) -> BaseException:
+    """Return the error of a set from which the others follow."""
+    for exc in failed:
         if getattr(exc, "code", "") not in _CONSEQUENCES:
-            return _numbered(exc, number)
-    number, exc = next(iter(failed.items()))
-    return _numbered(exc, number)
+            return exc
+    return failed[0]
 
 
 _Error = typing.TypeVar("_Error", bound=BaseException)

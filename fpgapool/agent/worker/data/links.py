@@ -69,9 +69,7 @@ class Reach(typing.Protocol):
     def begin(self) -> int:
         """Return what :meth:`dial` takes: all is abandoned up to here."""
 
-    def dial(
-        self, session_id: str, generation: int, begun: int
-    ) -> int | None:
+    def dial(self, session_id: str, generation: int, begun: int) -> int | None:
         """Return the descriptor of one; None if there is none now."""
 
     def abandon(self) -> None:
@@ -263,9 +261,7 @@ class Outward:
         :raises: OSError or CodedError if there is no link.
         """
         deadline_s = channels.deadline_after(_ATTEMPT_S)
-        fd = self._reach.dial(
-            target.session_id, target.generation, begun
-        )
+        fd = self._reach.dial(target.session_id, target.generation, begun)
         if fd is None:
             raise channels.ChannelClosed("its agent has no connection to it")
         sock = socket.socket(fileno=fd)
