@@ -66,8 +66,12 @@ class Chain(shown.Shown):
         :raises: as :meth:`run_stream`.
         """
         view, sink = memoryview(blocks.bytes_of(data)), sinks.BufferSink()
-        report = self._job(
-            feeding.BufferSource(view), sink, len(view), progress, timeout_s
+        report = self._run(
+            feeding.BufferSource(view),
+            sink,
+            len(view),
+            progress=progress,
+            timeout_s=timeout_s,
         )
         return sink.data, report
 
@@ -96,12 +100,12 @@ class Chain(shown.Shown):
         """
         checks.size(size_bytes, may_be_zero=True)
         files.check_size(source, size_bytes)
-        return self._job(
+        return self._run(
             feeding.StreamSource(source),
             sinks.StreamSink(destination),
             size_bytes,
-            progress,
-            timeout_s,
+            progress=progress,
+            timeout_s=timeout_s,
         )
 
     def run_file(
@@ -127,22 +131,24 @@ class Chain(shown.Shown):
             written,
             length_bytes,
         ):
-            return self._job(
+            return self._run(
                 feeding.StreamSource(read),
                 sinks.StreamSink(written),
                 length_bytes,
-                progress,
-                timeout_s,
+                progress=progress,
+                timeout_s=timeout_s,
             )
 
-    def _job(
+    def _run(
         self,
         source: feeding.Source,
         sink: sinks.Sink,
         size_bytes: int,
-        progress: bars.Progress | bool | None,
-        timeout_s: float | None,
+        *,
+        progress: bars.Progress | bool | None = None,
+        timeout_s: float | None = None,
     ) -> transfer.ChainReport:
+        """Send any source through the chain; see :meth:`run_stream`."""
         return transfer.Job(
             self._stages,
             source,

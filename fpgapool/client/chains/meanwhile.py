@@ -17,7 +17,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import threading
 import uuid
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -42,6 +41,7 @@ from fpgapool.client.transfers import sinks
 from fpgapool.client.transfers import transfer
 from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
@@ -167,7 +167,6 @@ class Computing:
     def __init__(
         self,
         found: Sequence[checking.Stage],
-        sink: sinks.Sink,
         chunk_bytes: int | None,
     ) -> None:
         self.stages = [_CpuStage(one, chunk_bytes) for one in found]
@@ -175,29 +174,33 @@ class Computing:
             one.cutter = cutting.Cutter(
                 after.chunk_bytes, after.multiple_bytes
             )
-        self._sink = sink
 
     @property
     def input_bytes(self) -> int:
         """Input of the first stage that was processed."""
         return self.stages[0].input_bytes
 
-    def process(self, piece: memoryview, end: bool, number: int = 0) -> None:
-        """Process a piece of the input of a stage, and all that follows."""
+    def process(
+        self, piece: memoryview, end: bool, number: int = 0
+    ) -> list[memoryview]:
+        """Process a piece of the input of a stage, and all that follows.
+
+        :returns: the output of the last stage.
+        """
         one = self.stages[number]
         output = one.compute(piece, end)
         if one is self.stages[-1]:
-            if output:
-                self._sink.write(output)
-            return
+            return [memoryview(bytes(output))] if output else []
+        found: list[memoryview] = []
         one.rest += output
         seen_bytes = one.output_bytes
         taken_bytes = 0
         for cut in one.cutter.add(seen_bytes, last=True, end=end):
             start, taken_bytes = taken_bytes, taken_bytes + cut.length_bytes
             part = bytes(memoryview(one.rest)[start:taken_bytes])
-            self.process(memoryview(part), cut.end, number + 1)
+            found += self.process(memoryview(part), cut.end, number + 1)
         del one.rest[:taken_bytes]
+        return found
 
     def starts(self) -> list[Border]:
         """Return where each stage's slot has to begin.
@@ -230,7 +233,7 @@ class Inlet:
     shared = None
     lags = True
 
-    def __init__(self, first: _CpuStage, changed: threading.Condition) -> None:
+    def __init__(self, first: _CpuStage, changed: waits.Condition) -> None:
         self.chunk_multiple_bytes = first.multiple_bytes
         most_bytes = stages.StageFlow.most_piece_bytes
         self.piece_bytes = min(first.chunk_bytes, most_bytes)
@@ -371,7 +374,7 @@ class Beside:
     tell: Callable[[int, int], object] | None
 
     def __post_init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = waits.Condition()
         self._own = cancelling.LinkedToken()
         self._set_id = uuid.uuid4().hex
         self._accepted: dict[int, int | None] = {}
@@ -383,15 +386,7 @@ class Beside:
             collections.deque()
         )
         self.computing: Computing | None = None
-        self._threads = [
-            threading.Thread(
-                target=self._open,
-                args=(index,),
-                name=f"fpgapool-seeker-{one.number}",
-                daemon=True,
-            )
-            for index, one in enumerate(self.wanted)
-        ]
+        self._running: list[waits.Running] = []
 
     def run(self) -> list[sessions.Session] | None:
         """Compute until the slots take over.
@@ -403,12 +398,14 @@ class Beside:
         self._own.attach(self)
         opened: list[sessions.Session] | None = None
         try:
-            for thread in self._threads:
-                thread.start()
+            for index, one in enumerate(self.wanted):
+                work = functools.partial(self._open, index)
+                name = f"fpgapool-seeker-{one.number}"
+                self._running.append(waits.spawn(work, name))
             self._compute()
             if self._starts is not None:
-                for thread in self._threads:
-                    thread.join()
+                for running in self._running:
+                    running.join()
                 if self._failed:
                     raise self._cause()
                 opened = self._sessions()
@@ -421,9 +418,8 @@ class Beside:
         """End what is still wanted of the pool."""
         self.token.detach(self._own)
         self._own.cancel()
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(sessions.CLOSE_TIMEOUT_S)
+        for running in self._running:
+            running.join(sessions.CLOSE_TIMEOUT_S)
         for session in self._opened.values():
             session.abort()
 
@@ -447,7 +443,11 @@ class Beside:
                     break
                 piece, is_done = found
                 self._kept.append((computing.input_bytes, piece))
-                computing.process(piece, is_done)
+                # Whoever takes the output may wait for room.
+                for output in waits.offload(
+                    functools.partial(computing.process, piece, is_done)
+                ):
+                    self.sink.write(output)
                 self._forget(computing)
                 if self.tell is not None:
                     self.tell(computing.input_bytes, self.size_bytes)
@@ -466,7 +466,7 @@ class Beside:
         """Make the cores, once the pool has accepted all requests."""
         self._await(lambda: len(self._accepted) == len(self.wanted))
         known = [one for one in self._accepted.values() if one is not None]
-        return Computing(self.wanted, self.sink, min(known, default=None))
+        return Computing(self.wanted, min(known, default=None))
 
     def _next_piece(self) -> tuple[memoryview, bool] | None:
         """Wait for a piece; None if the slots take over."""
@@ -546,8 +546,8 @@ class Beside:
 
         The caller does not hold the lock.
         """
-        for thread in self._threads:
-            thread.join(sessions.CLOSE_TIMEOUT_S)
+        for running in self._running:
+            running.join(sessions.CLOSE_TIMEOUT_S)
         return together.cause(list(self._failed.values()))
 
     @property

@@ -32,6 +32,7 @@ from fpgapool.client.sessions import pieces
 from fpgapool.client.sessions import recovery
 from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.protocol import frames
 from fpgapool.protocol import links
 from fpgapool.protocol import stream
@@ -73,7 +74,7 @@ class Hop:
         self._lock = threading.Lock()
         # Pieces that the receiver has no room for, and who announces them.
         self.waiting: collections.deque[cutting.Cut] = collections.deque()
-        self._announcing = threading.Lock()
+        self._announcing = waits.Lock()
         self.target: links.Target | None = None
         self.cutter = cutting.Cutter(
             receiver.chunk_bytes,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import socket
 import threading
 import time
@@ -30,6 +31,7 @@ from fpgapool.client.transfers import feeding
 from fpgapool.client.transfers import sinks
 from fpgapool.client.transfers import transfer
 from fpgapool.common.channels import buffers
+from fpgapool.common.channels import waits
 
 # A stage's request needs a name of its own, of at most 64 characters.
 _NAME_STEM = 56
@@ -312,7 +314,7 @@ def _flow_of(session: sessions.Session) -> stages.StageFlow:
 
 
 class Pipeline:
-    """The open stages, and a thread for each but the last one.
+    """The open stages; all but the last one run beside each other.
 
     :param opened: sessions and their flows, in order.
     :param beside: what has computed before them, if anything.
@@ -329,15 +331,7 @@ class Pipeline:
         self._flows = [flow for _, flow in opened]
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
-        self._threads = [
-            threading.Thread(
-                target=self._work,
-                args=one,
-                name=f"fpgapool-stage-{number}",
-                daemon=True,
-            )
-            for number, one in enumerate(opened[:-1], 1)
-        ]
+        self._running: list[waits.Running] = []
         if beside is None:
             self.feeder = job.source.feeder(
                 self._flows[0], job.size_bytes, job.deadline_s
@@ -384,8 +378,12 @@ class Pipeline:
     def _move(self) -> None:
         try:
             with self._sessions[-1].using():
-                for thread in self._threads:
-                    thread.start()
+                for number, one in enumerate(
+                    zip(self._sessions[:-1], self._flows[:-1], strict=True), 1
+                ):
+                    work = functools.partial(self._work, *one)
+                    name = f"fpgapool-stage-{number}"
+                    self._running.append(waits.spawn(work, name))
                 self.feeder.start()
                 self._receive(self._flows[-1])
         except BaseException as exc:
@@ -395,9 +393,8 @@ class Pipeline:
                 flow.end()
         finally:
             self.feeder.stop()
-            for thread in self._threads:
-                if thread.ident is not None:
-                    thread.join(sessions.CLOSE_TIMEOUT_S)
+            for running in self._running:
+                running.join(sessions.CLOSE_TIMEOUT_S)
 
     def _receive(self, flow: stages.StageFlow) -> None:
         """Receive all output of the last stage."""
