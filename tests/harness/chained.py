@@ -277,21 +277,21 @@ class _Beside(meanwhile.Beside):
     """Computes so many bytes, and then has slots."""
 
     def __init__(self, chain: Chain, job: Any, cpu_bytes: int) -> None:
-        self._enough = threading.Event()
-        if not cpu_bytes:
-            self._enough.set()
+        self._is_enough = not cpu_bytes
 
         def open_one(index: int, *_: object) -> sessions.Session:
             self.accepted(index, views.SessionView("", states.QUEUED))
-            self._enough.wait(LIMIT_S)
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_enough or self._done)
             border = self.turn(index)
             return chain._open(index, border.input_bytes, border.output_bytes)
 
         def tell(done_bytes: int, _size_bytes: int) -> None:
             if done_bytes >= cpu_bytes:
-                self._enough.set()
                 with self._changed:
-                    self._changed.wait_for(lambda: self._all_ready, LIMIT_S)
+                    self._is_enough = True
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._all_ready)
 
         self._loaded = {
             f"stage{number}": _Loaded(kind)
@@ -301,6 +301,11 @@ class _Beside(meanwhile.Beside):
             *(job.wanted, job.source, job.sink, job.size_bytes),
             *(job.deadline_s, chain.token, open_one, tell),
         )
+
+    @property
+    def _done(self) -> bool:
+        """Whether the CPU has computed all, or has failed."""
+        return self._own.cancelled
 
     def run(self) -> list[sessions.Session] | None:
         def load(name: str, *_: object, **__: object) -> _Loaded:

@@ -267,12 +267,39 @@ class StageFlow(flows.Flow):
         border_bytes = header.offset_bytes + length_bytes
         with self._settling:
             self._borders.append(border_bytes)
+        last = bool(header.flags & (frames.TASK_END | frames.END))
+        if last and self.stateless:
+            self._note_task(header.task_id, border_bytes)
         if known_bytes < length_bytes or border_bytes == seen_bytes:
-            last = bool(header.flags & (frames.TASK_END | frames.END))
             hop.waiting += hop.cutter.add(seen_bytes, last=last, end=end)
             hop.push()
         self.settle()
         return None
+
+    def _note_task(self, task_id: int, output_bytes: int) -> None:
+        """Note that a task is processed, as its output has ended.
+
+        The worker may acknowledge the input of many tasks at once, for
+        example when a connection is resumed. A rest of the output of the last
+        one would then keep the input of all, up to a whole window of it.
+        """
+        with self.window.lock:
+            input_bytes = next(
+                (
+                    piece.end_offset_bytes
+                    for piece in self._input.kept
+                    if piece.task_id == task_id
+                ),
+                None,
+            )
+        if input_bytes is not None:
+            self._note(_Processed(input_bytes, task_id, output_bytes))
+
+    def _note(self, processed: _Processed) -> None:
+        with self._settling:
+            known = self._processed
+            if not known or known[-1].input_bytes < processed.input_bytes:
+                known.append(processed)
 
     # Settling.
 
@@ -293,14 +320,13 @@ class StageFlow(flows.Flow):
             super()._acknowledged(header)
             self._settle_before()
             return
-        with self._settling:
-            self._processed.append(
-                _Processed(
-                    header.offset_bytes,
-                    header.task_id,
-                    self._output.consumed_bytes,
-                )
+        self._note(
+            _Processed(
+                header.offset_bytes,
+                header.task_id,
+                self._output.consumed_bytes,
             )
+        )
         self.settle()
 
     def _finish(self) -> None:
