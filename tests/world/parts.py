@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from tests.world import budgets
 from tests.world import calendar
+from tests.world import chains
 from tests.world import faults
 from tests.world import groups
 from tests.world import part
@@ -32,6 +33,7 @@ ALL: Mapping[str, type[part.Part]] = {
         sets.Sets,
         calendar.Reservations,
         share_trees.ShareTrees,
+        chains.Chains,
     )
 }
 #: What a schedule has many of. It is cut shorter from the end on: what takes
