@@ -200,8 +200,8 @@ class Job:
                 "params": one.params,
                 "wait_timeout_s": wait_timeout_s,
                 "meanwhile": None,
-                **more,
-            }  # type: ignore[typeddict-item]
+                **more,  # type: ignore[typeddict-item]
+            }
         )
         name, deadline_s = options.get("request_id"), options.get("deadline_s")
         if name is not None:

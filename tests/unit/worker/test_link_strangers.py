@@ -165,21 +165,3 @@ def test_a_link_that_nobody_ordered_is_refused() -> None:
         assert answer(sock)[1]["code"] == codes.UNAUTHORIZED
     session.abort()
     slot.lose()
-
-
-def test_a_stage_that_is_its_own_next_one() -> None:
-    """Its output waits for its client, who never announces it as input."""
-    chain = chained.Chain([chained.Kind()] * 2, {})
-    session = chain._open(1, 0, 0)
-    slot = chain.slots[1]
-    target = links.Target("s1", slot.generation, SECRET)
-    digest = hashlib.sha256(SECRET.encode()).hexdigest()
-    channel = session.flow._connection.channel
-    channel.send(links.Order(digest, True, target).frame())
-    waiting.wait_until(
-        lambda: len([what for what, _ in slot._ends if what == "link"]) == 1,
-        "the link to itself",
-    )
-    # It ends as any other one does.
-    session.abort()
-    slot.lose()
