@@ -156,6 +156,11 @@ class Feeder:
         """Whether it may still send, or read its source."""
         return self._running is not None and self._running.is_alive()
 
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until it has ended, at most for so long."""
+        if self._running is not None:
+            self._running.join(timeout_s)
+
     def run(self) -> None:
         try:
             if not self._left_bytes:
@@ -206,8 +211,7 @@ class Feeder:
 
     def stop(self) -> None:
         """Wait briefly for the thread; its source may never have more data."""
-        if self._running is not None:
-            self._running.join(_JOIN_S)
+        self.join(_JOIN_S)
 
 
 class _BufferFeeder(Feeder):
