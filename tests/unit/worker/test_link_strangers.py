@@ -31,7 +31,8 @@ class Site:
 
     def __init__(self, chain: chained.Chain) -> None:
         self._chain = chain
-        self.flow = chain._open(1, 0, 0).flow
+        self.session = chain._open(1, 0, 0)
+        self.flow = self.session.flow
         self.slot = chain.slots[1]
         self.expect(SECRET)
 
@@ -85,6 +86,7 @@ def site() -> Iterator[Site]:
     chain = chained.Chain([chained.Kind(), chained.Kind()], {})
     made = Site(chain)
     yield made
+    made.session.abort()
     made.slot.lose()
 
 
@@ -136,6 +138,7 @@ def test_the_links_of_others_lead_nowhere() -> None:
         sock.sendall(links.hello(target))
         assert answer(sock)[1]["code"] == codes.UNAUTHORIZED
     there.abort()
+    here.session.abort()
     for slot in chain.slots.values():
         slot.lose()
     assert here.slot.is_lost
