@@ -115,7 +115,11 @@ class Hop:
         """
         with self._announcing:
             while self.waiting and self.receiver.may_announce(self.waiting[0]):
-                self.receiver.announce(self.waiting.popleft())
+                try:
+                    self.receiver.announce(self.waiting[0])
+                finally:
+                    # Not earlier: the stages would seem to be stalled.
+                    self.waiting.popleft()
         self.receiver.check_stalled()
 
     @property
@@ -268,10 +272,13 @@ class StageFlow(flows.Flow):
         with self._settling:
             self._borders.append(border_bytes)
         last = bool(header.flags & (frames.TASK_END | frames.END))
+        is_new = known_bytes < length_bytes or border_bytes == seen_bytes
+        if is_new:
+            hop.waiting += hop.cutter.add(seen_bytes, last=last, end=end)
+        # Not earlier: the stage would seem to be stalled until then.
         if last and self.stateless:
             self._note_task(header.task_id, border_bytes)
-        if known_bytes < length_bytes or border_bytes == seen_bytes:
-            hop.waiting += hop.cutter.add(seen_bytes, last=last, end=end)
+        if is_new:
             hop.push()
         self.settle()
         return None
