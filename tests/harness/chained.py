@@ -216,14 +216,13 @@ class _Dialer(connections.Dialer):
             mock.Mock(),
             chain.token,
             frozenset({frames.LINK_FEATURE}),
-            shares=slot.number == len(chain.kinds) - 1,
         )
         self._chain, self._slot = chain, slot
 
     def _connect(self, deadline_s):
         kinds, transport = self._chain.kinds, connections.STREAM
-        if self.shares:
-            kind, is_later = kinds[-1], self._slot.generation > len(kinds)
+        kind, is_later = kinds[-1], self._slot.generation > len(kinds)
+        if self._slot.number == len(kinds) - 1:
             transport = (is_later and kind.later_transport) or kind.transport
         return channel.PlainChannel(self._slot.connect("client")), transport
 

@@ -397,7 +397,7 @@ class Dialer:
         self.features = features
         self._cancel = cancel
         self._local_only = require_tls and view.certificate_sha256 is None
-        self.shares = shares
+        self._shares = shares
         #: Whether the first connection was on this host; all others must have
         #: the same transport.
         self._local: bool | None = None
@@ -574,7 +574,7 @@ class Dialer:
                     self.view.certificate_sha256,
                     functools.partial(self._connect_local, deadline_s),
                     deadline_s,
-                ), SHM if local and self.shares else STREAM
+                ), SHM if local and self._shares else STREAM
             except (OSError, doors.ConnectionLost) as exc:
                 failure = exc.with_traceback(None)
             except errors.OperationTimeout as exc:

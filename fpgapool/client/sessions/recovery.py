@@ -79,9 +79,7 @@ class Recovering:
         self.piece_bytes = max(self.piece_bytes, self.chunk_multiple_bytes)
         self.window = pieces.Window(
             opened,
-            opened.window_bytes
-            # As many as there would be shared ones: the next slot's may be.
-            // (opened.chunk_bytes if dialer.shares else self.piece_bytes)
+            opened.window_bytes // self.piece_bytes
             if shared is None
             else shared.buffers,
         )

@@ -315,6 +315,8 @@ def test_thirty_kills_change_no_byte(tmp_path) -> None:
                 data, progress=killer.progress, timeout_s=5 * harness.LIMIT_S
             )
             assert output == expected
+            # Stages begin again, and not the whole chain.
+            assert report.restarts == 0
             moved += sum(one.reopens for one in report.stages)
         assert killer.killed == KILLS
         assert moved
