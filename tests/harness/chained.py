@@ -111,11 +111,13 @@ class Kind:
 
     :ivar transport: ``shm`` or ``stream``, of the client's connection if it is
         the last one.
+    :ivar later_transport: that of its further slots, if it is another one.
     """
 
     core: type[StretchCore] = StretchCore
     multiple_bytes: int = 1
     transport: str = connections.STREAM
+    later_transport: str | None = None
 
 
 class Slot:
@@ -218,9 +220,10 @@ class _Dialer(connections.Dialer):
         self._chain, self._slot = chain, slot
 
     def _connect(self, deadline_s):
-        number, kinds = self._slot.number, self._chain.kinds
-        is_last = number == len(kinds) - 1
-        transport = kinds[number].transport if is_last else connections.STREAM
+        kinds, transport = self._chain.kinds, connections.STREAM
+        kind, is_later = kinds[-1], self._slot.generation > len(kinds)
+        if self._slot.number == len(kinds) - 1:
+            transport = (is_later and kind.later_transport) or kind.transport
         return channel.PlainChannel(self._slot.connect("client")), transport
 
     def outcome(self, deadline_s):

@@ -124,6 +124,23 @@ def test_the_output_is_that_of_the_accelerators(transport: str) -> None:
     assert chained.Chain(kinds, {}).run(data) == chained.stretched(first)
 
 
+@pytest.mark.parametrize(
+    "transports", [(connection.STREAM, SHM), (SHM, connection.STREAM)]
+)
+def test_the_last_stage_comes_to_this_host_and_leaves_it(transports) -> None:
+    kinds = [
+        chained.Kind(),
+        chained.Kind(
+            transport=transports[0],
+            later_transport=transports[1],
+        ),
+    ]
+    data = random.Random(3).randbytes(PIECES * chained.PIECE_BYTES)
+    chain = chained.Chain(kinds, {PIECES // 2: (chained.KILL, 1)})
+    assert chain.run(data) == chained.stretched(chained.stretched(data))
+    assert chain.counts[chained.KILL] == 1
+
+
 def test_no_input_has_no_output() -> None:
     assert chained.Chain([chained.Kind()] * 8, {}).run(b"") == b""
 

@@ -169,6 +169,9 @@ class StageFlow(flows.Flow):
         # the memory is never touched.
         self._nothing = buffers.blank(self.chunk_bytes)
         self.hop_in, self.hop_out = hop_in, hop_out
+        if hop_out is None:
+            # Its next slot may be on this host, with buffers for chunks.
+            self.window.limit(self.window_bytes // self.chunk_bytes)
         self.window.on_full = self.check_stalled
         self._count_buffers()
 

@@ -112,7 +112,7 @@ class Window:
 
     def limit(self, count: int) -> None:
         """Use at most this many buffers; call before any is in use."""
-        del self._free[:-count]
+        del self._free[:-count], self._own[count:]
 
     def take(self, number: int) -> None:
         """Take a particular free buffer."""

@@ -41,7 +41,7 @@ class Pool:
         self._all = threading.Barrier(2)
 
     def open_stage(
-        self, accelerator, size_bytes, timeout_s, options, make_flow, *, last
+        self, accelerator, size_bytes, timeout_s, options, *_: object, **__
     ) -> mock.Mock:
         self.asked[accelerator] = size_bytes, options
         self._all.wait(10)
