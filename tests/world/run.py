@@ -455,17 +455,9 @@ class World:
                 one for one in outcomes if one.code != codes.IDLE_TIMEOUT
             ]
         if schedule.budgets:
-            # Who waits when a budget is used up may be refused, also who has
-            # just lost a slot and heard of that alone.
-            rows = self._rows()
+            # Who waits when a budget is used up may be refused.
             outcomes = [
-                one
-                for one in outcomes
-                if one.code != codes.BUDGET_EXHAUSTED
-                and not (
-                    one.session_id in rows
-                    and rows[one.session_id].reason == codes.BUDGET_EXHAUSTED
-                )
+                one for one in outcomes if one.code != codes.BUDGET_EXHAUSTED
             ]
         if schedule.sets:
             # The client of another session of the set ended, or never came.
