@@ -17,6 +17,7 @@ greenlet: it lets a call that waits hand over to the event loop.
 from __future__ import annotations
 
 import asyncio
+import collections
 import concurrent.futures
 import contextvars
 import functools
@@ -26,6 +27,7 @@ import types
 import typing
 from collections.abc import AsyncIterable
 from collections.abc import AsyncIterator
+from collections.abc import Awaitable
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -39,11 +41,18 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.client import shown
+from fpgapool.client.chains import chain as chains
+from fpgapool.client.chains import transfer as chain_transfers
+from fpgapool.client.links import waiting
 from fpgapool.client.sessions import blocks
+from fpgapool.client.sessions import flow as flows
 from fpgapool.client.sessions import opening
 from fpgapool.client.sessions import session as sessions
 from fpgapool.client.sessions import together
+from fpgapool.client.transfers import feeding
+from fpgapool.client.transfers import sinks
 from fpgapool.client.transfers import transfer
+from fpgapool.common.channels import channel
 from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
@@ -52,6 +61,8 @@ if typing.TYPE_CHECKING:
 
 #: Most threads that this module uses in a process.
 MAX_THREADS = 16
+# How many outputs of a stream may wait for whoever takes them.
+_AHEAD = 2
 
 _T = TypeVar("_T")
 _Result: typing.TypeAlias = Any
@@ -192,6 +203,31 @@ class _Waiter:
         """See :meth:`waits.Waiter.start`."""
         _threads().submit(work)
 
+    def spawn(self, work: Callable[[], object]) -> _Beside:
+        """See :meth:`waits.Waiter.spawn`."""
+        return _Beside(self._loop.create_task(_Waiter(self._token).run(work)))
+
+    def await_(
+        self, awaitable: Awaitable[_T], is_over: Callable[[], bool]
+    ) -> _T:
+        """Wait for what tasks await.
+
+        :param is_over: asked when this is woken.
+        :raises waiting.Stopped: if it is over.
+        """
+        future = asyncio.ensure_future(awaitable, loop=self._loop)
+        future.add_done_callback(lambda _: self._wake())
+        try:
+            while not future.done():
+                self._token.check()
+                if is_over():
+                    raise waiting.Stopped
+                self._park(None)
+        except BaseException:
+            future.cancel()
+            raise
+        return future.result()
+
     def offload(self, work: Callable[[], _T]) -> _T:
         """See :meth:`waits.Waiter.offload`."""
         future = _threads().submit(work)
@@ -199,6 +235,30 @@ class _Waiter:
         while not future.done():
             self._park(None)
         return future.result()
+
+
+class _Beside:
+    """A call that runs beside another one, as a task of its own."""
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task = task
+        # Its errors are its own affair: see waits.spawn().
+        task.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )
+
+    def is_alive(self) -> bool:
+        """See :meth:`waits.Running.is_alive`."""
+        return not self._task.done()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """See :meth:`waits.Running.join`."""
+        waiter = waits.current()
+        assert waiter is not None
+        due_s = channel.deadline_after(timeout_s)
+        self._task.add_done_callback(lambda _: waiter.wake())
+        while not self._task.done() and channel.remaining_s(due_s) != 0:
+            waiter.park(channel.remaining_s(due_s))
 
 
 async def _run(
@@ -211,9 +271,14 @@ async def _run_with(
     call: Callable[..., _T],
     options: session_options.Options,
     token: cancelling.LinkedToken | None = None,
+    *,
+    bridges: bool = False,
 ) -> _T:
-    """Run a call that opens sessions, with a token for this task alone."""
-    if options.get("meanwhile") is not None:
+    """Run a call that opens sessions, with a token for this task alone.
+
+    :param bridges: whether it accepts ``meanwhile``.
+    """
+    if options.get("meanwhile") is not None and not bridges:
         raise errors.invalid(
             "meanwhile needs a thread for each session, so the functions of "
             "client.aio do not accept it; use client.submit()"
@@ -534,3 +599,212 @@ def _wrong_size(how: str) -> errors.InvalidRequest:
     return errors.InvalidRequest(
         codes.SIZE_MISMATCH, f"the input is {how} than the specified size"
     )
+
+
+class Chain(shown.Shown):
+    """Accelerators one after the other; :func:`chain` makes it.
+
+    See :class:`fpgapool.client.Chain`. Its stages have no threads: each is a
+    task.
+    """
+
+    def __init__(self, made: chains.Chain) -> None:
+        self._made = made
+
+    @property
+    def accelerators(self) -> tuple[str, ...]:
+        """The names of the accelerators, in order."""
+        return self._made.accelerators
+
+    def _facts(self) -> Mapping[str, object]:
+        return self._made._facts()
+
+    async def run_buffer(
+        self,
+        data: transfer.Buffer,
+        *,
+        progress: transfer.Progress | bool | None = None,
+        timeout_s: float | None = None,
+    ) -> tuple[bytearray, chain_transfers.ChainReport]:
+        """Send bytes through the chain.
+
+        See :meth:`fpgapool.client.Chain.run_buffer`.
+        """
+        options = self._made._options
+
+        def call(cancel: cancelling.CancelToken) -> Any:
+            given: session_options.Options = {**options, "cancel": cancel}
+            return chains.Chain(self._made._stages, given).run_buffer(
+                data, progress=progress, timeout_s=timeout_s
+            )
+
+        found: tuple[bytearray, chain_transfers.ChainReport]
+        found = await _run_with(call, options, bridges=True)
+        return found
+
+    async def run_stream(
+        self,
+        source: AsyncIterable[bytes],
+        size_bytes: int,
+        *,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[bytes]:
+        """Send a stream through the chain, and yield its output.
+
+        Input is read as long as there is room for it, and a few outputs ahead
+        of whoever takes them.
+
+        :param source: yields the input.
+        :param size_bytes: size of the input.
+        :param timeout_s: time limit for all of it.
+        :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the input
+            has another size.
+        :raises: as :meth:`run_buffer`.
+        """
+        options, sink = self._made._options, _Outputs()
+
+        def call(cancel: cancelling.CancelToken) -> Any:
+            given: session_options.Options = {**options, "cancel": cancel}
+            return chains.Chain(self._made._stages, given)._run(
+                _AsyncSource(source), sink, size_bytes, timeout_s=timeout_s
+            )
+
+        work = asyncio.ensure_future(_run_with(call, options, bridges=True))
+        work.add_done_callback(lambda _: sink.end())
+        try:
+            while (output := await sink.next()) is not None:
+                yield output
+            await work
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+
+@session_options.accepted
+async def chain(
+    *accelerators: str,
+    timeout_s: float | None = None,
+    **options: Unpack[session_options.Options],
+) -> Chain:
+    """Put accelerators one after the other; see :func:`fpgapool.client.chain`.
+
+    With ``meanwhile``, the CPU computes in one of this module's threads.
+    """
+
+    def call(cancel: cancelling.CancelToken) -> chains.Chain:
+        given: session_options.Options = {**options, "cancel": cancel}
+        return chains.chain(*accelerators, timeout_s=timeout_s, **given)
+
+    made = await _run_with(call, options, bridges=True)
+    return Chain(chains.Chain(made._stages, options))
+
+
+class _Outputs(sinks.Sink):
+    """Takes the output of a call, for the task that yields it."""
+
+    def __init__(self) -> None:
+        self._outputs: collections.deque[bytes] = collections.deque()
+        self._news = asyncio.Event()
+        self._writer: waits.Waiter | None = None
+        self._ended = False
+
+    def write(self, data: memoryview) -> None:
+        self._outputs.append(bytes(data))
+        self._news.set()
+        self._writer = waits.current()
+        assert self._writer is not None
+        while len(self._outputs) > _AHEAD and not self._ended:
+            self._writer.park(None)
+
+    def rewind(self) -> bool:
+        return False
+
+    def end(self) -> None:
+        self._ended = True
+        self._news.set()
+
+    async def next(self) -> bytes | None:
+        """Wait for the next output; None if there is no more."""
+        while not self._outputs:
+            if self._ended:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        output = self._outputs.popleft()
+        if self._writer is not None:
+            self._writer.wake()
+        return output
+
+
+class _AsyncSource:
+    """The input of a call, which a task yields."""
+
+    def __init__(self, source: AsyncIterable[bytes]) -> None:
+        self._pieces = aiter(source)
+        self._rest = memoryview(b"")
+        self._waiter: _Waiter | None = None
+        self._stopped = False
+
+    def feeder(
+        self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
+    ) -> feeding.Feeder:
+        return _AsyncFeeder(self, flow, size_bytes, deadline_s)
+
+    def check_end(self, _check: object) -> None:
+        # What sends the input has been stopped.
+        self._stopped = False
+        if self._more():
+            raise _wrong_size("longer")
+
+    def rewind(self) -> bool:
+        return False
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._waiter is not None:
+            self._waiter.wake()
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Read some data."""
+        if not self._more():
+            raise _wrong_size("shorter")
+        part = self._rest[: len(buffer)]
+        buffer[: len(part)] = part
+        self._rest = self._rest[len(part) :]
+        return len(part)
+
+    def _more(self) -> bool:
+        while not self._rest:
+            waiter = waits.current()
+            assert isinstance(waiter, _Waiter)
+            self._waiter = waiter
+            piece = waiter.await_(
+                anext(self._pieces, None), lambda: self._stopped
+            )
+            self._waiter = None
+            if piece is None:
+                return False
+            self._rest = memoryview(piece)
+        return True
+
+
+class _AsyncFeeder(feeding.Feeder):
+    def __init__(self, source: _AsyncSource, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._source = source
+
+    def _feed(self, length_bytes: int) -> None:
+        piece = self._flow.reserve(
+            length_bytes, filled=True, deadline_s=self._deadline_s
+        )
+        shared, piece.data = piece.shared, piece.data[:length_bytes]
+        filled_bytes = 0
+        while filled_bytes < length_bytes:
+            filled_bytes += self._source.read_into(piece.data[filled_bytes:])
+        if shared is not None:
+            shared.check_held(self._flow.acknowledged_bytes)
+        self._send(piece)
+
+    def stop(self) -> None:
+        self._source.stop()
+        super().stop()

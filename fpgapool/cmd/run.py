@@ -210,8 +210,9 @@ def _run_chain(
         params=transfer.pop("params"),
         on_state=display.on_state,
         on_away=display.on_away,
-        away_timeout_s=_AWAY_TIMEOUT_S,
+        away_timeout_s=None if arguments.meanwhile else _AWAY_TIMEOUT_S,
         request_id=arguments.request_id,
+        meanwhile=arguments.meanwhile,
         **_options(arguments, token),
     )
     report = chain.run_file(

@@ -29,11 +29,13 @@ from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker.data import blocks
 from fpgapool.client.chains import checking
+from fpgapool.client.chains import meanwhile
 from fpgapool.client.chains import stage as stages
 from fpgapool.client.chains import transfer
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
 from fpgapool.client.sessions import session as sessions
+from fpgapool.client.sessions import software
 from fpgapool.client.transfers import feeding
 from fpgapool.client.transfers import sinks
 from fpgapool.common.channels import channel
@@ -256,6 +258,68 @@ class _Seeker:
     give_up = report_close = lambda *_: None
 
 
+class _Loaded:
+    """A stage's software core, and what is known of it."""
+
+    chunk_bytes = CHUNK_BYTES
+    stateless = True
+
+    def __init__(self, kind: Kind) -> None:
+        self.multiple_bytes = kind.multiple_bytes
+        self._kind = kind
+
+    def processor(self) -> software.Processor:
+        core = self._kind.core(lambda: None, self.multiple_bytes)
+        return software.Processor(core)
+
+
+class _Beside(meanwhile.Beside):
+    """Computes so many bytes, and then has slots."""
+
+    def __init__(self, chain: Chain, job: Any, cpu_bytes: int) -> None:
+        self._is_enough = not cpu_bytes
+
+        def open_one(index: int, *_: object) -> sessions.Session:
+            self.accepted(index, views.SessionView("", states.QUEUED))
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_enough or self._done)
+            border = self.turn(index)
+            return chain._open(index, border.input_bytes, border.output_bytes)
+
+        def tell(done_bytes: int, _size_bytes: int) -> None:
+            if done_bytes >= cpu_bytes:
+                with self._changed:
+                    self._is_enough = True
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._all_ready)
+
+        self._loaded = {
+            f"stage{number}": _Loaded(kind)
+            for number, kind in enumerate(chain.kinds, 1)
+        }
+        super().__init__(
+            *(job.wanted, job.source, job.sink, job.size_bytes),
+            *(job.deadline_s, chain.token, open_one, tell),
+        )
+
+    @property
+    def _done(self) -> bool:
+        """Whether the CPU has computed all, or has failed."""
+        return self._own.cancelled
+
+    def run(self) -> list[sessions.Session] | None:
+        def load(name: str, *_: object, **__: object) -> _Loaded:
+            return self._loaded[name]
+
+        with (
+            mock.patch.object(software, "movable", load),
+            mock.patch.object(
+                stages.StageFlow, "most_piece_bytes", PIECE_BYTES
+            ),
+        ):
+            return super().run()
+
+
 class Chain:
     """A chain; also what connects its workers.
 
@@ -299,9 +363,17 @@ class Chain:
         self._strikes.append(thread)
         thread.start()
 
+    def _open(self, number: int, *offsets_bytes: int) -> sessions.Session:
+        seeker: Any = _Seeker(self, number)
+        flow = _Flow(*seeker.open(*offsets_bytes), seeker)
+        return sessions.Session(flow, self.token, 0.0)
+
     # What workers use to reach each other.
 
-    def dial(self, session_id: str, generation: int) -> int | None:
+    def begin(self) -> int:
+        return 0
+
+    def dial(self, session_id: str, generation: int, begun: int) -> int | None:
         with self.lock:
             slot = self.slots[int(session_id[1:])]
         if slot.generation != generation:
@@ -314,9 +386,16 @@ class Chain:
     def abandon(self) -> None:
         pass
 
-    def run(self, data: bytes, limit_s: float = LIMIT_S) -> bytes:
+    def run(
+        self,
+        data: bytes,
+        limit_s: float = LIMIT_S,
+        cpu_bytes: int | None = None,
+    ) -> bytes:
         """Send data through the chain; return its output.
 
+        :param cpu_bytes: how much of the input this process computes before
+            there are slots; None: nothing.
         :raises client.FpgapoolError: if it fails, or takes too long.
         """
         sink = sinks.BufferSink()
@@ -332,15 +411,22 @@ class Chain:
             channel.deadline_after(limit_s),
             {},
         )
-        opened = []
-        for number, _ in enumerate(self.kinds):
-            seeker: Any = _Seeker(self, number)
-            flow = _Flow(*seeker.open(), seeker)
-            opened.append((sessions.Session(flow, self.token, 0.0), flow))
-        self.flows = [flow for _, flow in opened]
+        beside = None
         try:
-            transfer.Pipeline(job, opened).transfer()
+            if cpu_bytes is None:
+                made = [self._open(n, 0, 0) for n, _ in enumerate(self.kinds)]
+            else:
+                beside = _Beside(self, job, cpu_bytes)
+                found = beside.run()
+                if found is None:
+                    return bytes(sink.data)
+                made = found
+            opened = [(one, one.flow) for one in made]
+            self.flows = [flow for _, flow in opened]
+            transfer.Pipeline(job, opened, beside).transfer()
         finally:
+            if beside is not None:
+                beside.close()
             for strike in self._strikes:
                 strike.join(LIMIT_S)
             for slot in list(self.slots.values()):

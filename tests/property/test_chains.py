@@ -8,6 +8,7 @@ and connections and links break, after a number of pieces that chance draws.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ import pytest
 from fpgapool import client
 from fpgapool.agent.worker.data import feeding
 from fpgapool.agent.worker.data import links
+from fpgapool.client import aio
 from fpgapool.client.chains import cutting
 from fpgapool.client.chains import stage
 from fpgapool.client.links import connection
@@ -72,6 +74,43 @@ def _differs(seed: int, limit_s: float = chained.LIMIT_S) -> str:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_byte_arrives_once_and_in_order(seed: int) -> None:
     assert _differs(seed) == ""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tasks_do_what_threads_do(seed: int) -> None:
+    rng = random.Random(f"tasks {seed}")
+    kinds = _kinds(rng)
+    data = rng.randbytes(PIECES * chained.PIECE_BYTES - rng.randrange(1024))
+    expected = chained.Chain(kinds, {}).run(data)
+    chain = chained.Chain(kinds, _plan(rng, len(kinds)))
+    cpu_bytes = rng.choice([None, rng.randrange(len(data))])
+
+    async def run() -> bytes:
+        return await aio._run(
+            lambda: chain.run(data, cpu_bytes=cpu_bytes), chain.token
+        )
+
+    assert asyncio.run(run()) == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_slots_go_on_where_the_cpu_has_ended(seed: int) -> None:
+    rng = random.Random(f"meanwhile {seed}")
+    kinds = _kinds(rng)
+    data = rng.randbytes(PIECES * chained.PIECE_BYTES - rng.randrange(1024))
+    expected = chained.Chain(kinds, {}).run(data)
+    plan = _plan(rng, len(kinds)) if seed % 2 else {}
+    for cpu_bytes in (0, rng.randrange(len(data)), len(data) - 1):
+        found = chained.Chain(kinds, plan).run(data, cpu_bytes=cpu_bytes)
+        assert found == expected, cpu_bytes
+
+
+@pytest.mark.parametrize("size_bytes", [0, 5000])
+def test_the_cpu_computes_all(size_bytes: int) -> None:
+    kinds = [chained.Kind(multiple_bytes=16), chained.Kind()]
+    data = random.Random(2).randbytes(size_bytes)
+    found = chained.Chain(kinds, {}).run(data, cpu_bytes=10**9)
+    assert found == chained.stretched(chained.stretched(data))
 
 
 @pytest.mark.parametrize("transport", [connection.STREAM, SHM])

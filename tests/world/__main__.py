@@ -33,6 +33,8 @@ def main(arguments: list[str]) -> int:
     :returns: 0 if all went well, 1 if a schedule failed, 2 if the command
         line is wrong.
     """
+    from tests.world import parts
+
     parser = argparse.ArgumentParser(prog="python -m tests.world")
     parser.add_argument(
         "--seeds",
@@ -50,36 +52,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--sessions", type=int, default=200, help="in a schedule"
     )
-    parser.add_argument(
-        "--groups",
-        choices=tuple(_WHICH),
-        default="some",
-        help="which schedules have groups",
-    )
-    parser.add_argument(
-        "--preemption",
-        choices=tuple(_WHICH),
-        default="some",
-        help="in which schedules sessions take slots from others",
-    )
-    parser.add_argument(
-        "--budgets",
-        choices=tuple(_WHICH),
-        default="some",
-        help="in which schedules projects have budgets",
-    )
-    parser.add_argument(
-        "--sets",
-        choices=tuple(_WHICH),
-        default="some",
-        help="which schedules have sets of sessions",
-    )
-    parser.add_argument(
-        "--reservations",
-        choices=tuple(_WHICH),
-        default="some",
-        help="in which schedules slots are reserved by calendar",
-    )
+    for name, one in parts.ALL.items():
+        parser.add_argument(
+            f"--{name}",
+            dest=name,
+            choices=tuple(_WHICH),
+            default="some",
+            help=one.HELP,
+        )
     parser.add_argument(
         "--verbose", action="store_true", help="say what became of each"
     )
@@ -135,12 +115,10 @@ def _replay(
     content: bytes,
     options: argparse.Namespace,
 ) -> int:
+    from tests.world import parts
     from tests.world import run
-    from tests.world import schedule as schedules
 
-    wanted = (
-        run.Wanted(path.name, schedules.Schedule.read(path)) for path in paths
-    )
+    wanted = (run.Wanted(path.name, parts.read(path)) for path in paths)
     status = 0
     for name, result in _player(content, options)(wanted):
         _say(f"{name}: {_summary(result)}")
@@ -185,39 +163,18 @@ def _play_seeds(content: bytes, options: argparse.Namespace) -> int:
 
 
 def _drawn(
-    seed: int,
-    options: argparse.Namespace,
-    *,
-    groups: bool | None = None,
-    preempts: bool | None = None,
-    budgets: bool | None = None,
-    sets: bool | None = None,
-    reserves: bool | None = None,
+    seed: int, options: argparse.Namespace, part: str | None = None
 ) -> typing.Any:
-    from tests.world import faults
-    from tests.world import schedule as schedules
+    """Draw a schedule.
 
-    if groups is None:
-        groups = _WHICH[options.groups]
-    if preempts is None:
-        preempts = _WHICH[options.preemption]
-    if budgets is None:
-        budgets = _WHICH[options.budgets]
-    if sets is None:
-        sets = _WHICH[options.sets]
-    if reserves is None:
-        reserves = _WHICH[options.reservations]
-    return schedules.draw(
-        seed,
-        list(faults.FAULTS),
-        sessions=options.sessions,
-        group_kinds=list(faults.GROUP_FAULTS),
-        groups=groups,
-        preempts=preempts,
-        budgets=budgets,
-        sets=sets,
-        reserves=reserves,
-    )
+    :param part: one that it has, whatever the options say.
+    """
+    from tests.world import parts
+
+    having = {name: _WHICH[getattr(options, name)] for name in parts.ALL}
+    if part is not None:
+        having[part] = True
+    return parts.draw(seed, sessions=options.sessions, having=having)
 
 
 def _until(
@@ -231,12 +188,14 @@ def _until(
 
 def _keep(schedule: typing.Any, content: bytes) -> None:
     """Cut a schedule that fails short, and write it down."""
+    from tests.world import parts
     from tests.world import run
     from tests.world import schedule as schedules
 
     _say("looking for a shorter schedule that fails, too")
     short = schedules.shrink(
         schedule,
+        list(parts.LISTS),
         lambda other: bool(run.play_apart(other, content).problems),
     )
     OUTPUT.mkdir(exist_ok=True)
@@ -268,15 +227,7 @@ def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
     kept = _kept_for_bugs(names)
     for name in names:
         bug, known = bugs.BUGS[name], kept.get(name)
-        draw = functools.partial(
-            _drawn,
-            options=options,
-            groups=bug.groups or None,
-            preempts=bug.preempts or None,
-            budgets=bug.budgets or None,
-            sets=bug.sets or None,
-            reserves=bug.reserves or None,
-        )
+        draw = functools.partial(_drawn, options=options, part=bug.part)
         drawn = map(draw, itertools.count(1))
         play = _player(content, options)
         found = hunt.find(name, bug, known, drawn, play, _say)
@@ -289,10 +240,10 @@ def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
 
 def _kept_for_bugs(names: Iterable[str]) -> dict[str, typing.Any]:
     from tests.world import hunt
-    from tests.world import schedule as schedules
+    from tests.world import parts
 
     return {
-        name: schedules.Schedule.read(path)
+        name: parts.read(path)
         for name in names
         if (path := hunt.path_of(name)).exists()
     }

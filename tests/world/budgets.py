@@ -16,11 +16,19 @@ from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.budgets import book
 from fpgapool.conductor.decisions.budgets import keeping
+from fpgapool.conductor.decisions.budgets import rules
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import budget
+from fpgapool.vocabulary import codes
 from tests.world import invariants
 from tests.world import kernel as kernels
+from tests.world import part
+from tests.world import planting
+
+if typing.TYPE_CHECKING:
+    from tests.chaos import clients
+    from tests.world import run
 
 check = invariants.check
 
@@ -32,21 +40,9 @@ _MOST_WRONG = 0.001
 _ROUNDING_S = 1e-6
 
 
-def action_for(seed: object) -> str:
+def action_for(seed: int) -> str:
     """Return what happens to projects that have used up their budgets."""
-    number = seed if isinstance(seed, int) else 0
-    return budget.ACTIONS[number // 3 % len(budget.ACTIONS)]
-
-
-def options(seed: object) -> dict[str, dict[str, object]]:
-    """Return the default budget, which sessions use up."""
-    return {
-        "budget": {
-            "slot_s": _LITTLE,
-            "action": action_for(seed),
-            "period": budget.MONTH,
-        }
-    }
+    return budget.ACTIONS[seed // 3 % len(budget.ACTIONS)]
 
 
 #: What operators set: when, for which project.
@@ -280,3 +276,95 @@ def _open_s(hold: holds.Hold, now: float) -> float:
     if isinstance(hold, holds.Member):
         return max(now - hold.charged_at, 0.0)
     return max(now - hold.assigned_at, 0.0)
+
+
+class Budgets(part.Part):
+    """Projects have budgets, and use them up."""
+
+    NAME = "budgets"
+    HELP = "in which schedules projects have budgets"
+    SEEDS = (5, (3,))
+    #: Who waits when a budget is used up may be refused.
+    EXCUSED = frozenset({codes.BUDGET_EXHAUSTED})
+
+    @classmethod
+    def options(cls, seed: int) -> dict[str, dict[str, object]]:
+        return {
+            "budget": {
+                "slot_s": _LITTLE,
+                "action": action_for(seed),
+                "period": budget.MONTH,
+            }
+        }
+
+    def __init__(self, world: run.World) -> None:
+        self._world = world
+        self._watcher = Watcher(world.watcher, world.stored)
+        self._watcher.install()
+
+    def begin(self) -> None:
+        begin(self._world.kernel, self._world.pool.insist)
+
+    def excuses(self, outcome: clients.Outcome) -> bool:
+        # Also who has just lost a slot, and heard of that alone.
+        row = self._world.rows().get(outcome.session_id)
+        return super().excuses(outcome) or (
+            row is not None and row.reason in self.EXCUSED
+        )
+
+    def wrong(self) -> list[str]:
+        return self._watcher.wrong()
+
+    def facts(self) -> dict[str, object]:
+        return {
+            "used_s": self._watcher.used_s(),
+            "charged_s": self._watcher.charged_s(),
+        }
+
+
+_bug = planting.of_part(Budgets.NAME)
+
+
+@_bug("a project beyond its budget gets a slot")
+def slots_in_use_cost_nothing_yet() -> None:
+    charging.Charging.pending = (  # type: ignore[method-assign]
+        lambda _room, _hold: rules.NOTHING
+    )
+
+
+@_bug("a project beyond its budget gets a slot")
+def the_core_does_not_hear_of_budgets() -> None:
+    keeping.Keeping._turn = (  # type: ignore[method-assign]
+        lambda *_args: None
+    )
+
+
+@_bug("a new leader has forgotten what was used")
+def budgets_begin_anew_with_a_leader() -> None:
+    restore = book.BudgetBook.restore
+
+    def forgetful(
+        accounts: book.BudgetBook, pasts: typing.Any, now: float
+    ) -> None:
+        restore(accounts, pasts, now)
+        for account in accounts.accounts.values():
+            account.used = rules.NOTHING
+
+    book.BudgetBook.restore = forgetful  # type: ignore[method-assign]
+
+
+@_bug("a budget does not know of all that was charged")
+def a_changed_budget_forgets_what_was_used() -> None:
+    put = book.BudgetBook.set
+
+    def forgetful(
+        accounts: book.BudgetBook,
+        project_id: str,
+        *args: typing.Any,
+    ) -> typing.Any:
+        rows = put(accounts, project_id, *args)
+        if project_id in accounts.accounts:
+            accounts.accounts[project_id].used = rules.NOTHING
+        return rows
+
+    book.BudgetBook.set = forgetful  # type: ignore[method-assign]

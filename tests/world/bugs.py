@@ -24,100 +24,41 @@ from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import tasks
 from fpgapool.conductor.calls import sessions as session_calls
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import reconcile
 from fpgapool.conductor.decisions.assignments import reports
 from fpgapool.conductor.decisions.assignments import serving
-from fpgapool.conductor.decisions.budgets import book
-from fpgapool.conductor.decisions.budgets import keeping
-from fpgapool.conductor.decisions.budgets import rules
-from fpgapool.conductor.decisions.calendar import book as calendar_book
 from fpgapool.conductor.decisions.hardware import operators
 from fpgapool.conductor.decisions.hardware import registry
-from fpgapool.conductor.decisions.requests import first_slots
 from fpgapool.conductor.decisions.requests import group_book
-from fpgapool.conductor.decisions.requests import member_sets
 from fpgapool.conductor.decisions.requests import opening
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.conductor.runtime import sender
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core.calendar import plan as plans
 from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
-from fpgapool.core.queues import users as project_users
 from fpgapool.core.rules import admission
 from fpgapool.core.rules import holders
 from fpgapool.core.rules import members as core_members
 from fpgapool.core.rules import preemption
-from fpgapool.core.rules import set_places
-from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 from fpgapool.db import leadership
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
-from tests.world import run
+from tests.world import parts
+from tests.world import planting
 
-_Plant = Callable[[], None]
+# Those of parts are planted where their invariants are.
+assert parts.ALL
+BUGS = planting.BUGS
 
-
-@dataclasses.dataclass(frozen=True)
-class Bug:
-    """A bug.
-
-    :ivar problem: a part of what the world says of it.
-    :ivar groups: it is in groups: all schedules have some.
-    :ivar preempts: sessions take slots from others in all schedules.
-    :ivar budgets: projects have budgets in all schedules.
-    :ivar sets: all schedules have sets of sessions.
-    :ivar reserves: slots are reserved by calendar in all schedules.
-    """
-
-    plant: _Plant
-    problem: str
-    groups: bool
-    preempts: bool
-    budgets: bool
-    sets: bool
-    reserves: bool
-
-    def seen_in(self, result: run.Result) -> str | None:
-        """Return what a world says of it, if it does, in one line."""
-        lines = (one.splitlines()[0] for one in result.problems)
-        return next((one for one in lines if self.problem in one), None)
-
-
-BUGS: dict[str, Bug] = {}
-
-
-def _bug(
-    problem: str,
-    *,
-    groups: bool = False,
-    preempts: bool = False,
-    budgets: bool = False,
-    sets: bool = False,
-    reserves: bool = False,
-) -> Callable[[_Plant], _Plant]:
-    def note(plant: _Plant) -> _Plant:
-        name = plant.__name__.replace("_", "-")
-        BUGS[name] = Bug(
-            plant, problem, groups, preempts, budgets, sets, reserves
-        )
-        return plant
-
-    return note
-
-
-_group_bug = functools.partial(_bug, groups=True)
-_preemption_bug = functools.partial(_bug, preempts=True)
-_budget_bug = functools.partial(_bug, budgets=True)
-_set_bug = functools.partial(_bug, sets=True)
-_calendar_bug = functools.partial(_bug, reserves=True)
+_bug = planting.bug
+_group_bug = planting.of_part("groups")
+_preemption_bug = planting.of_part("preemption")
 
 
 @_bug("a drained device has a holder")
@@ -279,13 +220,6 @@ def claim_charged_twice() -> None:
 def the_part_of_who_left_is_kept() -> None:
     share_tree.Node.exit = (  # type: ignore[method-assign]
         lambda _node, _units: None
-    )
-
-
-@_bug("a user has more slots than its limit")
-def users_at_their_limits_get_slots() -> None:
-    project_users.Users.is_full = (  # type: ignore[method-assign]
-        lambda *_args: False
     )
 
 
@@ -743,143 +677,3 @@ def time_of_a_task_lost_with_its_desk_not_paid() -> None:
         expire(accounts, host_id, wanted, wanted, now)
 
     desk_accounts.DeskAccounts.expire_missing = careless  # type: ignore
-
-
-@_budget_bug("a project beyond its budget gets a slot")
-def slots_in_use_cost_nothing_yet() -> None:
-    charging.Charging.pending = (  # type: ignore[method-assign]
-        lambda _room, _hold: rules.NOTHING
-    )
-
-
-@_budget_bug("a project beyond its budget gets a slot")
-def the_core_does_not_hear_of_budgets() -> None:
-    keeping.Keeping._turn = (  # type: ignore[method-assign]
-        lambda *_args: None
-    )
-
-
-@_budget_bug("a new leader has forgotten what was used")
-def budgets_begin_anew_with_a_leader() -> None:
-    restore = book.BudgetBook.restore
-
-    def forgetful(
-        accounts: book.BudgetBook, pasts: typing.Any, now: float
-    ) -> None:
-        restore(accounts, pasts, now)
-        for account in accounts.accounts.values():
-            account.used = rules.NOTHING
-
-    book.BudgetBook.restore = forgetful  # type: ignore[method-assign]
-
-
-@_budget_bug("a budget does not know of all that was charged")
-def a_changed_budget_forgets_what_was_used() -> None:
-    put = book.BudgetBook.set
-
-    def forgetful(
-        accounts: book.BudgetBook,
-        project_id: str,
-        *args: typing.Any,
-    ) -> typing.Any:
-        rows = put(accounts, project_id, *args)
-        if project_id in accounts.accounts:
-            accounts.accounts[project_id].used = rules.NOTHING
-        return rows
-
-    book.BudgetBook.set = forgetful  # type: ignore[method-assign]
-
-
-# Sets of sessions.
-
-
-@_set_bug("a set has begun without one of its sessions")
-def slots_of_a_set_granted_one_by_one() -> None:
-    def hasty(
-        holding: holders.Holders,
-        one: set_places.SessionSet,
-        ready: slots.Hold,
-    ) -> None:
-        one.ready.add(ready.slot_id)
-        holding._enter(ready, model.Phase.READY)
-        if len(one.ready) == len(one.records):
-            holding._sets.started(one)
-
-    holders.Holders._note_ready = hasty  # type: ignore[method-assign]
-
-
-@_set_bug("a set holds some of its slots")
-def a_new_leader_knows_no_sets() -> None:
-    def forgetful(_reason: str, _message: str) -> None:
-        return None
-
-    member_sets.read = forgetful
-
-
-@_set_bug("a set has begun without one of its sessions")
-def a_set_keeps_the_slots_it_has_left() -> None:
-    def keep(
-        holding: holders.Holders,
-        one: set_places.SessionSet,
-        lost: slots.Hold,
-        reason: str,
-    ) -> None:
-        record = lost.record
-        assert record is not None
-        holding._release(lost)
-        holding._report_requeue(lost, record, reason)
-        holding._sets.let_go(one)
-        holding._queue.enqueue(record)
-
-    holders.Holders._give_back = keep  # type: ignore[method-assign]
-
-
-@_set_bug("a set holds some of its slots")
-def others_of_a_set_keep_their_slots_when_one_ends() -> None:
-    def keep(holding: holders.Holders, one: set_places.SessionSet) -> None:
-        holding._sets.let_go(one)
-
-    holders.Holders._dissolve = keep  # type: ignore[method-assign]
-
-
-# Groups whose first slots come all at once.
-
-
-@_group_bug("a group has begun without some of its first slots")
-def first_slots_serve_one_by_one() -> None:
-    note = holders.Holders._note_ready
-
-    def hasty(
-        holding: holders.Holders,
-        one: set_places.SessionSet,
-        ready: slots.Hold,
-    ) -> None:
-        if one.group_id is None:
-            note(holding, one, ready)
-            return
-        one.ready.add(ready.slot_id)
-        holding._enter(ready, model.Phase.READY)
-        if len(one.ready) == len(one.records):
-            holding._sets.started(one)
-
-    holders.Holders._note_ready = hasty  # type: ignore[method-assign]
-
-
-@_group_bug("a group has some of its first slots")
-def a_new_leader_gives_first_slots_one_by_one() -> None:
-    first_slots.waits = lambda *_args: False
-
-
-@_calendar_bug("a new leader has forgotten a reservation")
-def reservations_end_with_their_leader() -> None:
-    init = calendar_book.Calendar.__init__
-
-    def forgetful(calendar: calendar_book.Calendar, _rows: object) -> None:
-        init(calendar)
-
-    calendar_book.Calendar.__init__ = forgetful  # type: ignore
-
-
-@_calendar_bug("a slot is promised twice")
-def promises_of_others_do_not_count() -> None:
-    plans.Plan.is_free = lambda *_args: True  # type: ignore[method-assign]

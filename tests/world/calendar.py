@@ -15,13 +15,21 @@ from collections.abc import Mapping
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions.calendar import book as calendar_book
 from fpgapool.conductor.decisions.calendar import keeping
+from fpgapool.core.calendar import plan as plans
 from fpgapool.core.calendar import promises
 from fpgapool.db import api as db_api
 from fpgapool.db import calendar as stored
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import reservation
 from tests.world import invariants
 from tests.world import kernel as kernels
+from tests.world import part
+from tests.world import planting
+
+if typing.TYPE_CHECKING:
+    from tests.world import run
 
 check = invariants.check
 
@@ -188,3 +196,42 @@ class Watcher:
             if slot.reserved_for != owner:
                 return "a reserved slot is not its owner's"
         return None
+
+
+class Reservations(part.Part):
+    """Operators reserve slots by calendar."""
+
+    NAME = "reservations"
+    HELP = "in which schedules slots are reserved by calendar"
+    SEEDS = (5, (1,))
+    #: Who was let in by its claim and stays too long has to leave.
+    EXCUSED = frozenset({codes.RESERVED})
+
+    @classmethod
+    def prepare(cls, _kernel: object) -> None:
+        prepare()
+
+    def __init__(self, world: run.World) -> None:
+        self._world = world
+        Watcher(world.watcher, world.stored).install()
+
+    def begin(self) -> None:
+        begin(self._world.kernel, self._world.pool.insist)
+
+
+_bug = planting.of_part(Reservations.NAME)
+
+
+@_bug("a new leader has forgotten a reservation")
+def reservations_end_with_their_leader() -> None:
+    init = calendar_book.Calendar.__init__
+
+    def forgetful(calendar: calendar_book.Calendar, _rows: object) -> None:
+        init(calendar)
+
+    calendar_book.Calendar.__init__ = forgetful  # type: ignore
+
+
+@_bug("a slot is promised twice")
+def promises_of_others_do_not_count() -> None:
+    plans.Plan.is_free = lambda *_args: True  # type: ignore[method-assign]

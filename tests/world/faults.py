@@ -510,7 +510,7 @@ def _members(pool: pools.Pool) -> list[kernels.Process]:
     ]
 
 
-def _die_at_work(
+def die_at_work(
     pool: pools.Pool,
     fault: schedules.Fault,
     at_work: Callable[[], list[kernels.Process]],
@@ -521,7 +521,7 @@ def _die_at_work(
     if process is None:
         if tries:
             again = functools.partial(
-                _die_at_work, pool, fault, at_work, tries - 1
+                die_at_work, pool, fault, at_work, tries - 1
             )
             pool.kernel.at(_LOOK_S, again)
     elif fault.extent < 0.5:
@@ -540,7 +540,7 @@ def _desk_kill(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
             if any(one.task for one in desk._queues.members.all.values())
         ]
 
-    return _die_at_work(pool, fault, at_work)
+    return die_at_work(pool, fault, at_work)
 
 
 @_group_fault
@@ -560,7 +560,7 @@ def _member_kill(
             and runner.is_running
         ]
 
-    return _die_at_work(pool, fault, at_work)
+    return die_at_work(pool, fault, at_work)
 
 
 @_group_fault
@@ -583,14 +583,14 @@ def _unjoined_kill(
             if pool.workers[process]._machine.state == states.SLOT_READY
         ]
 
-    return _die_at_work(pool, fault, at_work)
+    return die_at_work(pool, fault, at_work)
 
 
 @_group_fault
 def _guest_kill(
     pool: pools.Pool, fault: schedules.Fault
 ) -> Callable[[], None]:
-    return _die_at_work(pool, fault, lambda: pool.guests)
+    return die_at_work(pool, fault, lambda: pool.guests)
 
 
 @_group_fault
@@ -637,6 +637,3 @@ def _group_quota(
 
     limit(int(fault.extent * 5))
     return lambda: limit(None)
-
-
-ALL = {**FAULTS, **GROUP_FAULTS}

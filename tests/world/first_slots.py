@@ -5,12 +5,16 @@
 from __future__ import annotations
 
 from fpgapool.conductor.decisions import engine
-from fpgapool.conductor.decisions.requests import first_slots
+from fpgapool.conductor.decisions.requests import first_slots as product
 from fpgapool.conductor.decisions.requests import groups
 from fpgapool.core import model
+from fpgapool.core.rules import holders
+from fpgapool.core.rules import set_places
+from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import states
 from tests.world import invariants
+from tests.world import planting
 
 check = invariants.check
 
@@ -36,7 +40,7 @@ class Watcher:
         _none: None,
         _room: groups.Groups,
         group: db_api.GroupRecord,
-        first: first_slots.FirstSlots | None,
+        first: product.FirstSlots | None,
     ) -> None:
         if first is not None:
             self._wanted[group.group_id] = group.min_size
@@ -68,3 +72,31 @@ class Watcher:
                 "a group has begun without some of its first slots",
                 *about,
             )
+
+
+_bug = planting.of_part("groups")
+
+
+@_bug("a group has begun without some of its first slots")
+def first_slots_serve_one_by_one() -> None:
+    note = holders.Holders._note_ready
+
+    def hasty(
+        holding: holders.Holders,
+        one: set_places.SessionSet,
+        ready: slots.Hold,
+    ) -> None:
+        if one.group_id is None:
+            note(holding, one, ready)
+            return
+        one.ready.add(ready.slot_id)
+        holding._enter(ready, model.Phase.READY)
+        if len(one.ready) == len(one.records):
+            holding._sets.started(one)
+
+    holders.Holders._note_ready = hasty  # type: ignore[method-assign]
+
+
+@_bug("a group has some of its first slots")
+def a_new_leader_gives_first_slots_one_by_one() -> None:
+    product.waits = lambda *_args: False

@@ -21,9 +21,17 @@ from tests.chaos import clients
 from tests.chaos import jobs
 from tests.world import api
 from tests.world import driver
+from tests.world import faults
+from tests.world import first_slots
+from tests.world import group_invariants
+from tests.world import group_plans
 from tests.world import kernel as kernels
+from tests.world import part
 from tests.world import pool as pools
 from tests.world import schedule as schedules
+
+if typing.TYPE_CHECKING:
+    from tests.world import run
 
 #: Of an owner: only administrators share groups.
 _ROLES = "admin,member,reader"
@@ -91,8 +99,8 @@ class Owner:
     def __init__(
         self,
         pool: pools.Pool,
-        planned: schedules.Group,
-        changes: typing.Sequence[schedules.Change],
+        planned: group_plans.Group,
+        changes: typing.Sequence[group_plans.Change],
     ) -> None:
         self._pool = pool
         self._planned = planned
@@ -182,7 +190,7 @@ class Owner:
                 case "revoke":
                     self._revoke(f"{path}/clients", change)
 
-    def _sizes(self, change: schedules.Change) -> dict[str, int]:
+    def _sizes(self, change: group_plans.Change) -> dict[str, int]:
         size, extent = change.size, change.extent
         if not self._planned.elastic:
             return {"size": size, "min_size": size, "max_size": size}
@@ -194,7 +202,7 @@ class Owner:
             "max_size": size + int(extent * 3),
         }
 
-    def _goal(self, change: schedules.Change) -> dict[str, object]:
+    def _goal(self, change: group_plans.Change) -> dict[str, object]:
         extent = change.extent
         if extent < 0.5:
             ends_s = kernels.BEGINS_AT + self._pool.kernel.now_s
@@ -207,7 +215,7 @@ class Owner:
             }
         return {"rate_per_s": 20.0 * extent}
 
-    def _revoke(self, path: str, change: schedules.Change) -> None:
+    def _revoke(self, path: str, change: group_plans.Change) -> None:
         found = self._insist("GET", path)
         attached = [one["id"] for one in found["clients"]] if found else []
         if attached:
@@ -270,7 +278,7 @@ class Guest:
     def __init__(
         self,
         pool: pools.Pool,
-        planned: schedules.Guest,
+        planned: group_plans.Guest,
         owner: Owner,
         accelerator: str,
         number: int,
@@ -383,7 +391,7 @@ class Guest:
             group.group_id,
             group.client_id if keeps else project,
         )
-        least = schedules.LEAST_TASK_BYTES - len(tag)
+        least = group_plans.LEAST_TASK_BYTES - len(tag)
         size = self._rng.randint(least, self._planned.most_bytes - len(tag))
         return tag + self._rng.randbytes(size)
 
@@ -447,3 +455,90 @@ class Guest:
             or (conduct == "lock" and code in _OF_LOCKS)
             or (conduct == "leave" and code == codes.SESSION_CLOSED)
         )
+
+
+class Groups(part.Part):
+    """There are groups: their owners, and programs that use them."""
+
+    NAME = "groups"
+    HELP = "which schedules have groups"
+    # Messages are signed in every second world.
+    SEEDS = (4, (2, 3))
+    PLANS = {
+        "groups": group_plans.Group,
+        "changes": group_plans.Change,
+        "guests": group_plans.Guest,
+    }
+    FAULTS = faults.GROUP_FAULTS
+
+    @classmethod
+    def draw(cls, schedule: schedules.Schedule) -> schedules.Schedule:
+        return group_plans.draw(schedule, list(cls.FAULTS))
+
+    def __init__(self, world: run.World) -> None:
+        self._world = world
+        self._guests: list[Guest] = []
+        group_invariants.Watcher(
+            world.kernel, world.pool, world.watcher
+        ).install()
+        first_slots.Watcher(world.watcher).install()
+
+    def begin(self) -> None:
+        world = self._world
+        owners: dict[str, tuple[Owner, group_plans.Group]] = {}
+        for planned in world.schedule.of("groups"):
+            changes = [
+                one
+                for one in world.schedule.of("changes")
+                if one.group == planned.name
+            ]
+            owner = Owner(world.pool, planned, changes)
+            owners[planned.name] = owner, planned
+            process = world.pool.system.start(f"owner of {planned.name}")
+            world.play(process, owner.run)
+        for number, coming in enumerate(world.schedule.of("guests")):
+            if coming.group in owners:
+                self._begin_guest(number, coming, *owners[coming.group])
+
+    def _begin_guest(
+        self,
+        number: int,
+        coming: group_plans.Guest,
+        owner: Owner,
+        planned: group_plans.Group,
+    ) -> None:
+        pool = self._world.pool
+        agent = pool.agents[coming.host]
+        process = pool.system.start(f"guest {number}", agent.host)
+        pool.guests.append(process)
+        project = schedules.PROJECTS[coming.project]
+        pool.doors[process] = agent.front_door(project)
+        owner.guests += 1
+
+        def ended() -> None:
+            owner.guests -= 1
+
+        guest = Guest(
+            pool,
+            coming,
+            owner,
+            planned.accelerator,
+            number,
+            self._world.schedule.longest_trouble_s,
+        )
+        self._guests.append(guest)
+        self._world.play(process, guest.run)
+        process.at_exit.append(ended)
+
+    def waiting(self) -> list[str]:
+        names = [one.name for one in self._world.pool.guests if one.alive]
+        return [*names, *(str(guest.outcome) for guest in self._guests)]
+
+    def facts(self) -> dict[str, object]:
+        ends = collections.Counter[str]()
+        for guest in self._guests:
+            ends.update(guest.outcome.codes)
+        return {
+            "tasks": sum(guest.outcome.results for guest in self._guests),
+            "task_ends": dict(ends),
+        }

@@ -19,7 +19,8 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 
-from tests.world import bugs
+from tests.world import parts
+from tests.world import planting
 from tests.world import pool as pools
 from tests.world import run
 from tests.world import schedule as schedules
@@ -50,7 +51,7 @@ def path_of(name: str) -> pathlib.Path:
 
 
 def show(
-    planted: Mapping[str, bugs.Bug],
+    planted: Mapping[str, planting.Bug],
     kept: Mapping[str, schedules.Schedule],
     play: Play,
     say: _Say,
@@ -86,7 +87,7 @@ def show(
 
 def find(
     name: str,
-    bug: bugs.Bug,
+    bug: planting.Bug,
     kept: schedules.Schedule | None,
     drawn: _Schedules,
     play: Play,
@@ -110,7 +111,9 @@ def find(
     for found in hunter.shown(itertools.islice(drawn, DRAWN)):
         if not hunter.is_steady(found):
             continue
-        short = schedules.shrink(found, hunter.is_steady, _SHRINK_TRIES)
+        short = schedules.shrink(
+            found, list(parts.LISTS), hunter.is_steady, _SHRINK_TRIES
+        )
         say(
             f"{name}: found with seed {found.seed}; {len(short.visits)} visits"
             f" and {len(short.faults)} faults are left"
@@ -136,7 +139,7 @@ def _chances(
 class _Hunter:
     """Looks for schedules that show a bug."""
 
-    def __init__(self, bug: bugs.Bug, play: Play) -> None:
+    def __init__(self, bug: planting.Bug, play: Play) -> None:
         self._bug = bug
         self._play = play
 

@@ -43,7 +43,6 @@ from fpgapool.conductor import service as conductor_service
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.runtime import garbage
 from fpgapool.conductor.runtime import persistence
-from fpgapool.conductor.runtime import settings as conductor_settings
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.objects import identity
@@ -51,17 +50,13 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 from tests.chaos import jobs
 from tests.harness import supervised
 from tests.world import broker as brokers
-from tests.world import budgets as world_budgets
-from tests.world import calendar as world_calendar
 from tests.world import database as databases
 from tests.world import driver
 from tests.world import kernel as kernels
 from tests.world import rings
 from tests.world import schedule as schedules
-from tests.world import share_trees
 from tests.world import sockets
 from tests.world import system
-from tests.world import users
 
 #: Short, so that a fault and what comes of it fit into a minute.
 OPTIONS: dict[str, dict[str, object]] = {
@@ -82,17 +77,8 @@ OPTIONS: dict[str, dict[str, object]] = {
     "api": {"auth_strategy": "noauth"},
     "scheduler": {"elasticity_period_s": 3.0},
 }
-#: The highest priority that counts against other projects.
-MAX_PRIORITY = 2
-#: Where sessions take slots from others, in addition.
-PREEMPTION: dict[str, dict[str, object]] = {
-    "scheduler": {"preempt": "fine"},
-    "quota": {"max_priority": MAX_PRIORITY},
-}
-#: The strategy there depends on the seed.
+#: The strategy where sessions take slots from others depends on the seed.
 _STRATEGIES = ("wra", "edf", "hjf")
-#: As short as the time to program a slot allows.
-_QUANTUM_BYTES = 1
 #: Which of them sizes elastic groups depends on the seed.
 POLICIES = ("ahead", "nnls", "hybrid", "throughput", "edf")
 #: Of desks, as above.
@@ -127,16 +113,6 @@ def policy_for(seed: object) -> str:
 def strategy_for(seed: int) -> str:
     """Return the strategy where sessions take slots from others."""
     return _STRATEGIES[seed % len(_STRATEGIES)]
-
-
-def _with_short_quanta() -> None:
-    """Have quanta that are too short for a real pool."""
-    limits = conductor_settings.limits
-
-    def short(conf: cfg.ConfigOpts) -> typing.Any:
-        return dataclasses.replace(limits(conf), quantum_bytes=_QUANTUM_BYTES)
-
-    conductor_settings.limits = short
 
 
 def configuration(
@@ -329,9 +305,7 @@ class Pool:
     """A whole pool, not started.
 
     :param database: an empty one, see :func:`databases.empty`.
-    :param preempts: sessions take slots from others.
-    :param budgets: projects have budgets.
-    :param reserves: slots are reserved by calendar.
+    :param options: what conductors are configured with, in addition.
     """
 
     def __init__(
@@ -339,10 +313,7 @@ class Pool:
         kernel: kernels.Kernel,
         database: bytes,
         directory: pathlib.Path,
-        *,
-        preempts: bool = False,
-        budgets: bool = False,
-        reserves: bool = False,
+        options: Mapping[str, Mapping[str, object]],
     ) -> None:
         self.kernel = kernel
         self.keys = keys_for(kernel.seed)
@@ -357,25 +328,8 @@ class Pool:
         persistence.MAX_WAITING_BATCHES = _WAITING_BATCHES
         names = [f"conductor{n + 1}" for n in range(schedules.CONDUCTORS)]
         policy = policy_for(kernel.seed)
-        more: dict[str, dict[str, object]] = {}
-        if budgets:
-            more |= world_budgets.options(kernel.seed)
-        if reserves:
-            world_calendar.prepare()
-        if preempts:
-            strategy = strategy_for(kernel.seed)
-            more |= {**PREEMPTION, "conductor": {"strategy": strategy}}
-            _with_short_quanta()
-        if share_trees.has_tree(kernel.seed):
-            for group, found in share_trees.OPTIONS.items():
-                more[group] = {**more.get(group, {}), **found}
-            share_trees.install(kernel)
-        if users.are_told_apart(kernel.seed):
-            for group, found in users.OPTIONS.items():
-                more[group] = {**more.get(group, {}), **found}
-            users.install()
         self.configurations = {
-            name: configuration(name, directory, self.keys, policy, more)
+            name: configuration(name, directory, self.keys, policy, options)
             for name in names
         }
         self.conductors = [Conductor(self, name, name) for name in names]

@@ -9,7 +9,11 @@ outside.
 from __future__ import annotations
 
 import collections
+import dataclasses
+import random
 import typing
+
+from oslo_config import cfg
 
 from fpgapool import objects
 from fpgapool.agent.worker.data import session as worker_session
@@ -18,6 +22,7 @@ from fpgapool.conductor.decisions.assignments import reports
 from fpgapool.conductor.decisions.assignments import serving
 from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.conductor.runtime import settings as conductor_settings
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core.rules import preemption
@@ -26,6 +31,7 @@ from fpgapool.vocabulary import states
 from tests.chaos import clients
 from tests.world import driver
 from tests.world import invariants
+from tests.world import part
 from tests.world import pool as pools
 from tests.world import schedule as schedules
 
@@ -34,6 +40,22 @@ from tests.world import schedule as schedules
 _LEAST_BYTES = 10 * driver.Board.programming_s * driver.BYTES_PER_S
 #: A client that does so, and hears of no error, has sent all its data.
 _SEND_ALL = ("stream", "pieces", "slow")
+#: No slot takes longer for what a client claims.
+_LEAST_DEADLINE_S = 4.0
+#: Priorities of their sessions, and how often.
+_PRIORITIES = {-1: 2, 0: 10, 1: 3, 2: 3, 5: 2}
+#: The highest priority that counts against other projects.
+MAX_PRIORITY = 2
+#: Of conductors there, in addition.
+_OPTIONS: dict[str, dict[str, object]] = {
+    "scheduler": {"preempt": "fine"},
+    "quota": {"max_priority": MAX_PRIORITY},
+}
+#: As short as the time to program a slot allows.
+_QUANTUM_BYTES = 1
+
+if typing.TYPE_CHECKING:
+    from tests.world import run
 
 check = invariants.check
 
@@ -126,7 +148,7 @@ class Watcher:
             before = accounts.priority_of(holder)
             after = accounts.priority_of(job)
             check(
-                max(before, after) <= pools.MAX_PRIORITY
+                max(before, after) <= MAX_PRIORITY
                 and accounts.has_to_wait(holder.project)
                 and not accounts.has_to_wait(job.project),
                 "a project takes what another one has a right to",
@@ -301,3 +323,70 @@ class Watcher:
             and self._input_bytes.get(outcome.session_id, visit.size_bytes)
             != visit.size_bytes
         ]
+
+
+def _with_short_quanta() -> None:
+    """Have quanta that are too short for a real pool."""
+    limits = conductor_settings.limits
+
+    def short(conf: cfg.ConfigOpts) -> typing.Any:
+        return dataclasses.replace(limits(conf), quantum_bytes=_QUANTUM_BYTES)
+
+    conductor_settings.limits = short
+
+
+class Preemption(part.Part):
+    """Sessions take slots from others."""
+
+    NAME = "preemption"
+    HELP = "in which schedules sessions take slots from others"
+    # The seeds at which planted bugs are known to show are not among them.
+    SEEDS = (7, (0, 5))
+
+    @classmethod
+    def draw(cls, schedule: schedules.Schedule) -> schedules.Schedule:
+        rng = random.Random(f"preemption {schedule.seed}")
+        return dataclasses.replace(
+            schedule,
+            visits=tuple(
+                dataclasses.replace(
+                    visit,
+                    priority=rng.choices(
+                        list(_PRIORITIES), list(_PRIORITIES.values())
+                    )[0],
+                    deadline_s=(
+                        round(rng.uniform(_LEAST_DEADLINE_S, 20.0), 3)
+                        if rng.random() < 0.3
+                        else None
+                    ),
+                )
+                for visit in schedule.visits
+            ),
+        )
+
+    @classmethod
+    def options(cls, seed: int) -> dict[str, dict[str, object]]:
+        strategy = pools.strategy_for(seed)
+        return {**_OPTIONS, "conductor": {"strategy": strategy}}
+
+    @classmethod
+    def prepare(cls, _kernel: object) -> None:
+        _with_short_quanta()
+
+    def __init__(self, world: run.World) -> None:
+        self._watcher = Watcher(world.watcher, world.schedule.seed)
+        self._watcher.install()
+
+    def session_options(self, visit: schedules.Visit) -> dict[str, typing.Any]:
+        return {"priority": visit.priority, "deadline_s": visit.deadline_s}
+
+    def visited(
+        self, visit: schedules.Visit, outcome: clients.Outcome
+    ) -> None:
+        self._watcher.visited(visit, outcome)
+
+    def wrong(self) -> list[str]:
+        return self._watcher.wrong()
+
+    def facts(self) -> dict[str, object]:
+        return {"taken": self._watcher.taken.total()}

@@ -38,21 +38,14 @@ from tests.chaos import clients
 from tests.chaos import jobs
 from tests.chaos import judge
 from tests.world import api
-from tests.world import budgets
-from tests.world import calendar
 from tests.world import database as databases
-from tests.world import faults
-from tests.world import first_slots
-from tests.world import group_invariants
-from tests.world import groups
 from tests.world import invariants
 from tests.world import kernel as kernels
+from tests.world import part
+from tests.world import parts
 from tests.world import pool as pools
-from tests.world import preemption
 from tests.world import schedule as schedules
-from tests.world import sets
 from tests.world import system
-from tests.world import users
 from tests.world import visits
 
 _Key = typing.TypeVar("_Key")
@@ -94,9 +87,7 @@ class Result:
     :ivar problems: what was wrong; empty if nothing was.
     :ivar trace: a digest of all that happened.
     :ivar virtual_s: how long it took there …
-    :ivar taken: how often sessions have lost their slots to others.
-    :ivar used_s: how long sessions had slots where there are budgets, …
-    :ivar charged_s: … and for how long their projects were charged.
+    :ivar facts: what its parts tell.
     """
 
     seed: int
@@ -105,12 +96,8 @@ class Result:
     virtual_s: float = 0.0
     real_s: float = 0.0
     steps: int = 0
-    taken: int = 0
-    used_s: float = 0.0
-    charged_s: float = 0.0
     ends: dict[str, int] = dataclasses.field(default_factory=dict)
-    tasks: int = 0
-    task_ends: dict[str, int] = dataclasses.field(default_factory=dict)
+    facts: dict[str, object] = dataclasses.field(default_factory=dict)
 
 
 class _Errors(logging.Handler):
@@ -141,13 +128,11 @@ class World:
         opening.RETURN_FROM_BYTES = _RETURN_FROM_BYTES
         self.schedule = schedule
         self.kernel = kernels.Kernel(schedule.seed)
+        kinds = parts.of(schedule)
+        for kind in kinds:
+            kind.prepare(self.kernel)
         self.pool = pools.Pool(
-            self.kernel,
-            database,
-            directory,
-            preempts=schedule.preempts,
-            budgets=schedule.budgets,
-            reserves=schedule.reserves,
+            self.kernel, database, directory, parts.options(schedule)
         )
         self.pool.apis += [
             api.Api(
@@ -161,39 +146,13 @@ class World:
             self.kernel, self.pool.database, self._calm_s
         )
         self.watcher.install()
-        if schedule.groups:
-            group_invariants.Watcher(
-                self.kernel, self.pool, self.watcher
-            ).install()
-            first_slots.Watcher(self.watcher).install()
-        self.preemption = preemption.Watcher(self.watcher, schedule.seed)
-        if schedule.preempts:
-            self.preemption.install()
-        self.budgets = budgets.Watcher(
-            self.watcher, lambda: _stored(self.pool.database)
-        )
-        if schedule.budgets:
-            self.budgets.install()
-        if schedule.sets:
-            sets.Watcher(self.watcher).install()
-        if users.are_told_apart(schedule.seed):
-            users.Watcher(self.watcher).install()
-        if schedule.reserves:
-            calendar.Watcher(
-                self.watcher, lambda: _stored(self.pool.database)
-            ).install()
-        self.owners: list[groups.Owner] = []
-        self.guests: list[groups.Guest] = []
+        self.parts: list[part.Part] = [kind(self) for kind in kinds]
         self.outcomes: list[clients.Outcome] = []
         #: The hosts of the front doors that sessions came by.
         self._doors: dict[str, str] = {}
         self.visits = [
             *schedule.visits,
-            *(
-                visit
-                for number, planned in enumerate(schedule.sets)
-                for visit in sets.visits_of(planned, number)
-            ),
+            *(visit for one in self.parts for visit in one.visits()),
         ]
         self._busy = 0
         self._faults = 0
@@ -208,11 +167,8 @@ class World:
             return kernel.failures or ["the pool does not start"]
         self._begin_weather()
         self._begin_clients()
-        self._begin_groups()
-        if self.schedule.budgets:
-            budgets.begin(kernel, pool.insist)
-        if self.schedule.reserves:
-            calendar.begin(kernel, pool.insist)
+        for one in self.parts:
+            one.begin()
         for fault in self.schedule.faults:
             kernel.at(fault.begins_s, functools.partial(self._begin, fault))
         if not kernel.run(lambda: not self._busy, CLIENTS_S):
@@ -224,9 +180,8 @@ class World:
         return [
             *kernel.failures,
             *self._judge(),
-            *self.preemption.wrong(),
+            *(problem for one in self.parts for problem in one.wrong()),
             *self._unserved(),
-            *(self.budgets.wrong() if self.schedule.budgets else ()),
             *self._scrape(),
         ]
 
@@ -298,11 +253,8 @@ class World:
                 job, "", "", outcome, functools.partial(self._think, visit)
             )
             called._options["front_door"] = door
-            if self.schedule.preempts:
-                called._options["priority"] = visit.priority
-                called._options["deadline_s"] = visit.deadline_s
-            if visit.of_set is not None:
-                called._options |= sets.options(visit.of_set)
+            for one in self.parts:
+                called._options |= one.session_options(visit)
             called._door = agent.front_door(project)
             called.run()
         except clients.client.FpgapoolError as error:
@@ -315,7 +267,8 @@ class World:
         self.outcomes.append(outcome)
         if outcome.door == "socket":
             self._doors[outcome.session_id] = agent.host
-        self.preemption.visited(visit, outcome)
+        for one in self.parts:
+            one.visited(visit, outcome)
         for problem in judge.wrong([outcome]):
             self.kernel.fail(problem)
         self._digest.update(
@@ -329,67 +282,23 @@ class World:
         if event == "ready":
             self.kernel.sleep(visit.think_s)
 
-    # Groups.
-
-    def _begin_groups(self) -> None:
-        schedule, pool, kernel = self.schedule, self.pool, self.kernel
-        owners: dict[str, tuple[groups.Owner, schedules.Group]] = {}
-        for planned in schedule.groups:
-            changes = [
-                one for one in schedule.changes if one.group == planned.name
-            ]
-            owner = groups.Owner(pool, planned, changes)
-            owners[planned.name] = owner, planned
-            self.owners.append(owner)
-            process = pool.system.start(f"owner of {planned.name}")
-            self._follow(process)
-            kernel.spawn(process, "main", _to_the_end(process, owner.run))
-        for number, coming in enumerate(schedule.guests):
-            if coming.group not in owners:
-                continue
-            owner, planned = owners[coming.group]
-            self._begin_guest(number, coming, owner, planned)
-
-    def _follow(self, process: kernels.Process) -> None:
-        """The run lasts until a process has ended."""
+    def play(self, process: kernels.Process, run: Callable[[], None]) -> None:
+        """Run something in a process; the run lasts until that has ended."""
         self._busy += 1
 
         def ended() -> None:
             self._busy -= 1
 
-        process.at_exit.append(ended)
-
-    def _begin_guest(
-        self,
-        number: int,
-        coming: schedules.Guest,
-        owner: groups.Owner,
-        planned: schedules.Group,
-    ) -> None:
-        pool = self.pool
-        agent = pool.agents[coming.host]
-        process = pool.system.start(f"guest {number}", agent.host)
-        pool.guests.append(process)
-        project = schedules.PROJECTS[coming.project]
-        pool.doors[process] = agent.front_door(project)
-        owner.guests += 1
-        self._follow(process)
-
-        def ended() -> None:
-            owner.guests -= 1
+        def body() -> None:
+            run()
+            process.kill(0)
 
         process.at_exit.append(ended)
-        guest = groups.Guest(
-            pool,
-            coming,
-            owner,
-            planned.accelerator,
-            number,
-            self.schedule.longest_trouble_s,
-        )
-        self.guests.append(guest)
-        body = _to_the_end(process, guest.run)
         self.kernel.spawn(process, "main", body)
+
+    def stored(self) -> db_api.Database:
+        """Return what reads the database as it is, without faults."""
+        return _stored(self.pool.database)
 
     # Faults.
 
@@ -399,7 +308,7 @@ class World:
         database.fails_before, database.fails_after = self.schedule.fails
 
     def _begin(self, fault: schedules.Fault) -> None:
-        undo = faults.ALL[fault.kind](self.pool, fault)
+        undo = parts.FAULTS[fault.kind](self.pool, fault)
         self._faults += 1
 
         def end() -> None:
@@ -436,12 +345,10 @@ class World:
 
     def _stuck(self) -> list[str]:
         waiting = [
-            process.name
-            for process in (*self.pool.clients, *self.pool.guests)
-            if process.alive
+            process.name for process in self.pool.clients if process.alive
         ]
-        outcomes = [guest.outcome for guest in self.guests]
-        return [f"clients wait for ever: {waiting} {outcomes}"]
+        waiting += [name for one in self.parts for name in one.waiting()]
+        return [f"clients wait for ever: {waiting}"]
 
     def _judge(self) -> list[str]:
         schedule, outcomes = self.schedule, self.outcomes
@@ -454,24 +361,11 @@ class World:
             outcomes = [
                 one for one in outcomes if one.code != codes.IDLE_TIMEOUT
             ]
-        if schedule.budgets:
-            # Who waits when a budget is used up may be refused.
-            outcomes = [
-                one for one in outcomes if one.code != codes.BUDGET_EXHAUSTED
-            ]
-        if schedule.sets:
-            # The client of another session of the set ended, or never came.
-            outcomes = [
-                one for one in outcomes if one.code != codes.SET_INCOMPLETE
-            ]
-            if any(fault.kind == "quota" for fault in schedule.faults):
-                # Its project may not have so many slots any more.
-                outcomes = [
-                    one for one in outcomes if one.code != codes.SET_IMPOSSIBLE
-                ]
-        if schedule.reserves:
-            # Who was let in by its claim and stays too long has to leave.
-            outcomes = [one for one in outcomes if one.code != codes.RESERVED]
+        outcomes = [
+            one
+            for one in outcomes
+            if not any(each.excuses(one) for each in self.parts)
+        ]
         broken = sum(one.kind == "slot-broken" for one in schedule.faults)
         if broken >= sessions.MAX_FAILED_SLOTS:
             # A session may have got one after the other, and ends by that.
@@ -486,7 +380,7 @@ class World:
             found.append("visits without an outcome")
         return found
 
-    def _rows(self) -> dict[str, db_api.SessionRecord]:
+    def rows(self) -> dict[str, db_api.SessionRecord]:
         """Return the sessions that clients had, by id."""
         database = _stored(self.pool.database)
         return {
@@ -498,7 +392,7 @@ class World:
 
     def _unserved(self) -> list[str]:
         """Find sessions that were served and did not end so."""
-        rows, found = self._rows(), []
+        rows, found = self.rows(), []
         for one in self.outcomes:
             if one.code or one.wanted or one.conduct not in _SERVED:
                 continue
@@ -571,18 +465,6 @@ class World:
             f"{self.kernel.now_s} {self.kernel.steps}".encode()
         )
         return self._digest.hexdigest()[:16]
-
-
-def _to_the_end(
-    process: kernels.Process, run: Callable[[], None]
-) -> Callable[[], None]:
-    """Return what runs something, and ends its process."""
-
-    def body() -> None:
-        run()
-        process.kill(0)
-
-    return body
 
 
 def _slots(page: metrics.Page) -> collections.Counter[str]:
@@ -676,15 +558,11 @@ def play(
     result.trace = world.trace
     result.virtual_s = world.kernel.now_s
     result.steps = world.kernel.steps
-    result.taken = world.preemption.taken.total()
-    if schedule.budgets:
-        result.used_s = world.budgets.used_s()
-        result.charged_s = world.budgets.charged_s()
-    result.ends = dict(collections.Counter(one.code for one in world.outcomes))
-    for guest in world.guests:
-        result.tasks += guest.outcome.results
-        for code, count in guest.outcome.codes.items():
-            result.task_ends[code] = result.task_ends.get(code, 0) + count
+    result.ends = dict(
+        collections.Counter(each.code for each in world.outcomes)
+    )
+    for one in world.parts:
+        result.facts |= one.facts()
     result.real_s = time.perf_counter() - started_s
     return result
 

@@ -5,29 +5,94 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
+import random
 import typing
 from collections.abc import Iterator
 
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.requests import lives
+from fpgapool.conductor.decisions.requests import member_sets
 from fpgapool.conductor.decisions.requests import opening
 from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.core import model
+from fpgapool.core.rules import holders
+from fpgapool.core.rules import set_places
+from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.world import invariants
+from tests.world import part
+from tests.world import planting
 from tests.world import schedule as schedules
+
+if typing.TYPE_CHECKING:
+    from tests.chaos import clients
+    from tests.world import run
 
 check = invariants.check
 
 #: Clients of sets have these numbers, and higher ones.
 _FIRST_CLIENT = 1000
+#: How many sets a schedule has.
+_SETS = (2, 8)
+#: The placements that the pool can hold, by size.
+PLACEMENTS_OF: dict[int, tuple[str | None, ...]] = {
+    2: (None, *states.PLACEMENTS),
+    3: (None, *states.PLACEMENTS),
+    4: (None, states.SAME_BOARD, states.SAME_HOST),
+}
 
 
-def visits_of(
-    planned: schedules.Set, number: int
-) -> Iterator[schedules.Visit]:
+@dataclasses.dataclass(frozen=True)
+class Set:
+    """Clients whose sessions get their slots at the same time.
+
+    :ivar host: where the first of them runs, by number.
+    :ivar missing: how many of them never come.
+    :ivar conduct: what the first one does with its session.
+    :ivar apart_s: after which each comes after the one before.
+    """
+
+    name: str
+    project: int
+    host: int
+    by_api: bool
+    size: int
+    missing: int
+    placement: str | None
+    conduct: str
+    size_bytes: int
+    data_seed: int
+    begins_s: float
+    apart_s: float
+    patience_s: float
+
+
+def _sets(rng: random.Random, count: int) -> typing.Iterator[Set]:
+    for number in range(count):
+        size = rng.choice((2, 2, 3, 4))
+        placements = PLACEMENTS_OF[size]
+        yield Set(
+            name=f"s{number}",
+            project=rng.randrange(len(schedules.PROJECTS)),
+            host=rng.randrange(len(schedules.SLOTS)),
+            by_api=rng.random() < 0.2,
+            size=size,
+            missing=int(rng.random() < 0.15),
+            placement=rng.choice(placements),
+            conduct=rng.choices(("stream", "cancel", "early"), (6, 1, 1))[0],
+            size_bytes=int(2 ** rng.uniform(10, 15)),
+            data_seed=rng.getrandbits(32),
+            begins_s=round(rng.uniform(0.0, 25.0), 3),
+            apart_s=round(rng.choice((0.0, 0.01, 0.5)), 3),
+            patience_s=round(rng.uniform(0.0, 3.0), 3),
+        )
+
+
+def visits_of(planned: Set, number: int) -> Iterator[schedules.Visit]:
     """Yield what each client of a set does, but for those that never come.
 
     :param number: of the set.
@@ -45,7 +110,6 @@ def visits_of(
             data_seed=planned.data_seed + member,
             pause_s=planned.begins_s + member * planned.apart_s,
             patience_s=planned.patience_s,
-            of_set=planned,
         )
 
 
@@ -126,10 +190,102 @@ class Watcher:
             )
 
 
-def options(planned: schedules.Set) -> dict[str, typing.Any]:
-    """Return the options of a session of a set."""
-    return {
-        "set_id": planned.name,
-        "set_size": planned.size,
-        "set_placement": planned.placement,
-    }
+class Sets(part.Part):
+    """Clients open sets of sessions."""
+
+    NAME = "sets"
+    HELP = "which schedules have sets of sessions"
+    SEEDS = (4, (1,))
+    PLANS = {"sets": Set}
+    #: The client of another session of the set ended, or never came.
+    EXCUSED = frozenset({codes.SET_INCOMPLETE})
+
+    @classmethod
+    def draw(cls, schedule: schedules.Schedule) -> schedules.Schedule:
+        rng = random.Random(f"sets {schedule.seed}")
+        found = tuple(_sets(rng, rng.randint(*_SETS)))
+        return schedule.having("sets", found)
+
+    def __init__(self, world: run.World) -> None:
+        self._limits_change = any(
+            one.kind == "quota" for one in world.schedule.faults
+        )
+        self._planned: dict[int, Set] = {}
+        self._visits: list[schedules.Visit] = []
+        for number, planned in enumerate(world.schedule.of("sets")):
+            for visit in visits_of(planned, number):
+                self._visits.append(visit)
+                self._planned[visit.client] = planned
+        Watcher(world.watcher).install()
+
+    def visits(self) -> list[schedules.Visit]:
+        return self._visits
+
+    def excuses(self, outcome: clients.Outcome) -> bool:
+        # Its project may not have so many slots any more.
+        is_above_limit = outcome.code == codes.SET_IMPOSSIBLE
+        return super().excuses(outcome) or (
+            is_above_limit and self._limits_change
+        )
+
+    def session_options(self, visit: schedules.Visit) -> dict[str, typing.Any]:
+        planned = self._planned.get(visit.client)
+        if planned is None:
+            return {}
+        return {
+            "set_id": planned.name,
+            "set_size": planned.size,
+            "set_placement": planned.placement,
+        }
+
+
+_bug = planting.of_part(Sets.NAME)
+
+
+@_bug("a set has begun without one of its sessions")
+def slots_of_a_set_granted_one_by_one() -> None:
+    def hasty(
+        holding: holders.Holders,
+        one: set_places.SessionSet,
+        ready: slots.Hold,
+    ) -> None:
+        one.ready.add(ready.slot_id)
+        holding._enter(ready, model.Phase.READY)
+        if len(one.ready) == len(one.records):
+            holding._sets.started(one)
+
+    holders.Holders._note_ready = hasty  # type: ignore[method-assign]
+
+
+@_bug("a set holds some of its slots")
+def a_new_leader_knows_no_sets() -> None:
+    def forgetful(_reason: str, _message: str) -> None:
+        return None
+
+    member_sets.read = forgetful
+
+
+@_bug("a set has begun without one of its sessions")
+def a_set_keeps_the_slots_it_has_left() -> None:
+    def keep(
+        holding: holders.Holders,
+        one: set_places.SessionSet,
+        lost: slots.Hold,
+        reason: str,
+    ) -> None:
+        record = lost.record
+        assert record is not None
+        holding._release(lost)
+        holding._report_requeue(lost, record, reason)
+        holding._sets.let_go(one)
+        holding._queue.enqueue(record)
+
+    holders.Holders._give_back = keep  # type: ignore[method-assign]
+
+
+@_bug("a set holds some of its slots")
+def others_of_a_set_keep_their_slots_when_one_ends() -> None:
+    def keep(holding: holders.Holders, one: set_places.SessionSet) -> None:
+        holding._sets.let_go(one)
+
+    holders.Holders._dissolve = keep  # type: ignore[method-assign]

@@ -10,16 +10,7 @@ from collections.abc import Mapping
 from fpgapool.clients import keystone_projects
 from fpgapool.common import exception
 from tests.world import kernel as kernels
-
-#: Of so many seeds, this one has a tree. The seeds at which planted bugs are
-#: known to show are not among them, but for those of trees.
-_PLANTED = (15, 10)
-
-#: Options of conductors there.
-OPTIONS: Mapping[str, Mapping[str, object]] = {
-    "conductor": {"share_tree": "keystone"},
-    "keystone": {"refresh_interval_s": 1.0},
-}
+from tests.world import part
 
 #: From when on which projects are where; None: Keystone does not answer.
 _ANSWERS: tuple[tuple[float, Mapping[str, str] | None], ...] = (
@@ -29,12 +20,6 @@ _ANSWERS: tuple[tuple[float, Mapping[str, str] | None], ...] = (
     (16.0, {"p1": "one", "p2": "p1"}),
     (24.0, {"p1": "one"}),
 )
-
-
-def has_tree(seed: object) -> bool:
-    """Return whether shares follow a tree in a seed's world."""
-    every, which = _PLANTED
-    return isinstance(seed, int) and seed % every == which
 
 
 class _Keystone:
@@ -60,3 +45,24 @@ def install(kernel: kernels.Kernel) -> None:
         return _Keystone(kernel)
 
     keystone_projects.Projects.from_conf = classmethod(from_conf)  # type: ignore
+
+
+class ShareTrees(part.Part):
+    """Shares follow a tree of projects."""
+
+    NAME = "share-trees"
+    HELP = "in which schedules shares follow a tree of projects"
+    # The seeds at which planted bugs are known to show are not among them,
+    # but for those of trees.
+    SEEDS = (15, (10,))
+
+    @classmethod
+    def options(cls, _seed: int) -> dict[str, dict[str, object]]:
+        return {
+            "conductor": {"share_tree": "keystone"},
+            "keystone": {"refresh_interval_s": 1.0},
+        }
+
+    @classmethod
+    def prepare(cls, kernel: kernels.Kernel) -> None:
+        install(kernel)

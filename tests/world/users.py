@@ -6,34 +6,26 @@ from __future__ import annotations
 
 import collections
 import socket
-from collections.abc import Mapping
+import typing
 
 from fpgapool.common.channels import descriptors
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.core.queues import users
 from tests.world import invariants
+from tests.world import part
+from tests.world import planting
+
+if typing.TYPE_CHECKING:
+    from tests.world import run
 
 check = invariants.check
 
-#: Of so many seeds, this one tells users apart. The seeds at which planted
-#: bugs are known to show are not among them, but for those of users.
-_TOLD_APART = (15, 12)
 #: Each project has so many users on hosts, and one more in the REST API.
 _USERS = 3
 _FIRST_UID = 1000
 _LIMIT = 2
-
-#: Options of conductors there.
-OPTIONS: Mapping[str, Mapping[str, object]] = {
-    "quota": {"sessions_per_user": _LIMIT, "user_turns": 1},
-}
-
-
-def are_told_apart(seed: object) -> bool:
-    """Return whether users take turns, and have limits, in a seed's world."""
-    every, which = _TOLD_APART
-    return isinstance(seed, int) and seed % every == which
 
 
 def install() -> None:
@@ -89,3 +81,31 @@ class Watcher:
                 user,
                 held[user],
             )
+
+
+class Users(part.Part):
+    """The users of a project take turns, and have limits of their own."""
+
+    NAME = "users"
+    HELP = "in which schedules users of a project take turns"
+    # The seeds at which planted bugs are known to show are not among them,
+    # but for those of users.
+    SEEDS = (15, (12,))
+
+    @classmethod
+    def options(cls, _seed: int) -> dict[str, dict[str, object]]:
+        return {"quota": {"sessions_per_user": _LIMIT, "user_turns": 1}}
+
+    @classmethod
+    def prepare(cls, _kernel: object) -> None:
+        install()
+
+    def __init__(self, world: run.World) -> None:
+        Watcher(world.watcher).install()
+
+
+@planting.of_part(Users.NAME)("a user has more slots than its limit")
+def users_at_their_limits_get_slots() -> None:
+    users.Users.is_full = (  # type: ignore[method-assign]
+        lambda *_args: False
+    )

@@ -29,17 +29,27 @@ class Reach:
         self._ask = ask
         self._changed = threading.Condition()
         self._number = 0
+        self._abandoned = 0
         self._answer: int | None = None
         #: Members of the request that waits for its answer.
         self.wanted: dict[str, object] | None = None
 
-    def dial(self, session_id: str, generation: int) -> int | None:
+    def begin(self) -> int:
+        """Return what :meth:`dial` takes: all is abandoned up to here."""
+        with self._changed:
+            return self._abandoned
+
+    def dial(self, session_id: str, generation: int, begun: int) -> int | None:
         """Wait for a connection to a session's worker.
 
-        :returns: its descriptor, which the caller owns; None if there is none.
+        :param begun: what :meth:`begin` returned when it was decided to dial.
+        :returns: its descriptor, which the caller owns; None if there is
+            none, or if that was abandoned since then.
         """
         due_s = time.monotonic() + ANSWER_S
         with self._changed:
+            if self._abandoned != begun:
+                return None
             self._number += 1
             number = self._number
             self.wanted = {
@@ -59,8 +69,9 @@ class Reach:
             return answer
 
     def abandon(self) -> None:
-        """Make a waiting :meth:`dial` return None."""
+        """Make each :meth:`dial` that has begun return None."""
         with self._changed:
+            self._abandoned += 1
             self.wanted = None
             self._changed.notify_all()
 

@@ -6,6 +6,8 @@
     What programs use.
 ``checking``
     Which accelerators can follow each other, and with which claims.
+``meanwhile``
+    Computes here while the slots are awaited.
 ``stage``
     The flow of a stage, whose data goes from worker to worker.
 ``cutting``

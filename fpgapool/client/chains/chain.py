@@ -13,6 +13,7 @@ from fpgapool.client import checks
 from fpgapool.client import options as session_options
 from fpgapool.client import shown
 from fpgapool.client.chains import checking
+from fpgapool.client.chains import meanwhile
 from fpgapool.client.chains import transfer
 from fpgapool.client.sessions import blocks
 from fpgapool.client.transfers import bars
@@ -65,8 +66,12 @@ class Chain(shown.Shown):
         :raises: as :meth:`run_stream`.
         """
         view, sink = memoryview(blocks.bytes_of(data)), sinks.BufferSink()
-        report = self._job(
-            feeding.BufferSource(view), sink, len(view), progress, timeout_s
+        report = self._run(
+            feeding.BufferSource(view),
+            sink,
+            len(view),
+            progress=progress,
+            timeout_s=timeout_s,
         )
         return sink.data, report
 
@@ -95,12 +100,12 @@ class Chain(shown.Shown):
         """
         checks.size(size_bytes, may_be_zero=True)
         files.check_size(source, size_bytes)
-        return self._job(
+        return self._run(
             feeding.StreamSource(source),
             sinks.StreamSink(destination),
             size_bytes,
-            progress,
-            timeout_s,
+            progress=progress,
+            timeout_s=timeout_s,
         )
 
     def run_file(
@@ -126,22 +131,24 @@ class Chain(shown.Shown):
             written,
             length_bytes,
         ):
-            return self._job(
+            return self._run(
                 feeding.StreamSource(read),
                 sinks.StreamSink(written),
                 length_bytes,
-                progress,
-                timeout_s,
+                progress=progress,
+                timeout_s=timeout_s,
             )
 
-    def _job(
+    def _run(
         self,
         source: feeding.Source,
         sink: sinks.Sink,
         size_bytes: int,
-        progress: bars.Progress | bool | None,
-        timeout_s: float | None,
+        *,
+        progress: bars.Progress | bool | None = None,
+        timeout_s: float | None = None,
     ) -> transfer.ChainReport:
+        """Send any source through the chain; see :meth:`run_stream`."""
         return transfer.Job(
             self._stages,
             source,
@@ -171,12 +178,17 @@ def chain(
     :param options: see :class:`fpgapool.client.options.Options`; but
         ``params`` has the parameters of each stage, by the accelerator's name,
         or by the stage's number as text, and ``arguments``, ``checksum``,
-        ``fallback``, ``meanwhile``, ``set_id`` and ``set_size`` are not
-        possible.
+        ``fallback``, ``set_id`` and ``set_size`` are not possible. With
+        ``meanwhile="cpu"`` this process computes all stages until their slots,
+        which come at the same time, can take over.
     :raises errors.InvalidRequest: ``CHAIN_LENGTH``, ``CHAIN_PARAMS``,
         ``CHAIN_OPTION``; ``CHAIN_NO_OUTPUT`` if a stage before the last one
         returns nothing; or ``INVALID_PARAMS`` of a stage.
     :raises errors.RequestRejected: ``UNKNOWN_ACCELERATOR`` of a stage.
+    :raises: with ``meanwhile``, also as :func:`fpgapool.client.acc_open`.
     """
     found = checking.stages(accelerators, options)
-    return Chain(checking.fitting(found, options, timeout_s), options)
+    fitting = checking.fitting(found, options, timeout_s)
+    if options.get("meanwhile"):
+        meanwhile.check(fitting)
+    return Chain(fitting, options)

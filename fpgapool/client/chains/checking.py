@@ -15,6 +15,7 @@ from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.client.doors import asking
+from fpgapool.client.sessions import opening
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import rules
@@ -23,10 +24,7 @@ LEAST, MOST = 2, 8
 
 # Options that need all data in this process, or one accelerator, or that the
 # chain sets itself.
-_REFUSED = (
-    *("arguments", "checksum", "fallback", "meanwhile"),
-    *("set_id", "set_size"),
-)
+_REFUSED = ("arguments", "checksum", "fallback", "set_id", "set_size")
 
 
 class Stage(NamedTuple):
@@ -34,12 +32,16 @@ class Stage(NamedTuple):
 
     :ivar number: its number, from 1.
     :ivar ratio: bytes of output for each byte of input; None: unknown.
+    :ivar core_name: the pool's name for its software core, if known.
+    :ivar is_own: whether it is a bitstream that belongs to a project.
     """
 
     number: int
     accelerator: str
     params: Mapping[str, Any]
     ratio: float | None = None
+    core_name: str | None = None
+    is_own: bool = False
 
 
 def stages(
@@ -61,6 +63,8 @@ def stages(
             raise errors.InvalidRequest(
                 codes.CHAIN_OPTION, f"{name} is not possible for chains"
             )
+    if options.get("meanwhile") not in (None, opening.CPU):
+        raise errors.invalid(f"meanwhile must be None or {opening.CPU!r}")
     wanted = [checks.name(one, "accelerator") for one in accelerators]
     given = dict(options.get("params") or {})
     found = []
@@ -121,7 +125,13 @@ def fitting(
                 f"{one.accelerator!r} returns no data, so it can only be the"
                 " last stage",
             ).of_stage(one.number, one.accelerator)
-        checked.append(one._replace(ratio=ratio))
+        checked.append(
+            one._replace(
+                ratio=ratio,
+                core_name=profile.get("core"),
+                is_own=names.owner_of(str(profile.get("name"))) is not None,
+            )
+        )
     return checked
 
 

@@ -29,14 +29,17 @@ class Cutter:
     :param chunk_bytes: longest piece that the next stage takes.
     :param multiple_bytes: the length of every piece but the last is a multiple
         of this.
+    :param start_bytes: where the first piece begins.
     :ivar cut_bytes: end of the last piece.
     :ivar seen_bytes: end of the output.
     """
 
-    def __init__(self, chunk_bytes: int, multiple_bytes: int) -> None:
+    def __init__(
+        self, chunk_bytes: int, multiple_bytes: int, start_bytes: int = 0
+    ) -> None:
         self._most_bytes = chunk_bytes - chunk_bytes % multiple_bytes
         self._multiple_bytes = multiple_bytes
-        self.cut_bytes = self.seen_bytes = 0
+        self.cut_bytes = self.seen_bytes = start_bytes
         self._ended = False
 
     @property

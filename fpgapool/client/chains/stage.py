@@ -18,6 +18,7 @@ begin again, in another slot, from what the stage before it still keeps.
 from __future__ import annotations
 
 import collections
+import contextlib
 import hashlib
 import secrets
 import threading
@@ -31,6 +32,7 @@ from fpgapool.client.sessions import pieces
 from fpgapool.client.sessions import recovery
 from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.protocol import frames
 from fpgapool.protocol import links
 from fpgapool.protocol import stream
@@ -72,10 +74,12 @@ class Hop:
         self._lock = threading.Lock()
         # Pieces that the receiver has no room for, and who announces them.
         self.waiting: collections.deque[cutting.Cut] = collections.deque()
-        self._announcing = threading.Lock()
+        self._announcing = waits.Lock()
         self.target: links.Target | None = None
         self.cutter = cutting.Cutter(
-            receiver.chunk_bytes, receiver.chunk_multiple_bytes
+            receiver.chunk_bytes,
+            receiver.chunk_multiple_bytes,
+            receiver.acknowledged_bytes,
         )
         self.renew()
 
@@ -187,6 +191,17 @@ class StageFlow(flows.Flow):
             self._output.buffers = 0
             self._output.due_pieces = stream.UNLIMITED
 
+    def begin_from(self, state: bytes, deadline_s: float | None) -> None:
+        """Continue from a core's state, before any input is sent."""
+        offset_bytes = self.acknowledged_bytes
+        self._checkpoints = {offset_bytes: state}
+        # A new connection would be sent it again.
+        with contextlib.suppress(channel.ChannelClosed):
+            self._connection.channel.send(
+                frames.checkpoint_frame(offset_bytes, state),
+                deadline_s=deadline_s,
+            )
+
     # Input from the stage before.
 
     def may_announce(self, cut: cutting.Cut) -> bool:
@@ -252,12 +267,39 @@ class StageFlow(flows.Flow):
         border_bytes = header.offset_bytes + length_bytes
         with self._settling:
             self._borders.append(border_bytes)
+        last = bool(header.flags & (frames.TASK_END | frames.END))
+        if last and self.stateless:
+            self._note_task(header.task_id, border_bytes)
         if known_bytes < length_bytes or border_bytes == seen_bytes:
-            last = bool(header.flags & (frames.TASK_END | frames.END))
             hop.waiting += hop.cutter.add(seen_bytes, last=last, end=end)
             hop.push()
         self.settle()
         return None
+
+    def _note_task(self, task_id: int, output_bytes: int) -> None:
+        """Note that a task is processed, as its output has ended.
+
+        The worker may acknowledge the input of many tasks at once, for
+        example when a connection is resumed. A rest of the output of the last
+        one would then keep the input of all, up to a whole window of it.
+        """
+        with self.window.lock:
+            input_bytes = next(
+                (
+                    piece.end_offset_bytes
+                    for piece in self._input.kept
+                    if piece.task_id == task_id
+                ),
+                None,
+            )
+        if input_bytes is not None:
+            self._note(_Processed(input_bytes, task_id, output_bytes))
+
+    def _note(self, processed: _Processed) -> None:
+        with self._settling:
+            known = self._processed
+            if not known or known[-1].input_bytes < processed.input_bytes:
+                known.append(processed)
 
     # Settling.
 
@@ -278,14 +320,13 @@ class StageFlow(flows.Flow):
             super()._acknowledged(header)
             self._settle_before()
             return
-        with self._settling:
-            self._processed.append(
-                _Processed(
-                    header.offset_bytes,
-                    header.task_id,
-                    self._output.consumed_bytes,
-                )
+        self._note(
+            _Processed(
+                header.offset_bytes,
+                header.task_id,
+                self._output.consumed_bytes,
             )
+        )
         self.settle()
 
     def _finish(self) -> None:

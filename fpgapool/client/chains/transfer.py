@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from collections.abc import Sequence
 
 from fpgapool.client import cancel as cancelling
@@ -15,6 +18,7 @@ from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.client import shown
 from fpgapool.client.chains import checking
+from fpgapool.client.chains import meanwhile
 from fpgapool.client.chains import stage as stages
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import opening as session_opening
@@ -25,6 +29,7 @@ from fpgapool.client.transfers import feeding
 from fpgapool.client.transfers import sinks
 from fpgapool.client.transfers import transfer
 from fpgapool.common.channels import buffers
+from fpgapool.common.channels import waits
 
 # A set needs a name of its own, of at most 64 characters.
 _NAME_STEM = 56
@@ -32,7 +37,10 @@ _NAME_STEM = 56
 
 @dataclasses.dataclass(frozen=True)
 class StageReport(shown.ShownFields):
-    """What one stage of a chain did; see :class:`.transfer.RunReport`."""
+    """What one stage of a chain did; see :class:`.transfer.RunReport`.
+
+    :ivar cpu_bytes: input that this machine's CPU has processed.
+    """
 
     accelerator: str
     session_id: str
@@ -44,6 +52,7 @@ class StageReport(shown.ShownFields):
     local: bool
     reconnects: int
     reopens: int
+    cpu_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,10 +104,19 @@ class Job:
         while True:
             token = cancelling.LinkedToken()
             self._token.attach(token)
+            beside = self._beside() if self.options.get("meanwhile") else None
             try:
-                opened = self._open(token)
+                found = (
+                    self._open(token)
+                    if beside is None
+                    else self._compute(beside)
+                )
+                if found is None:
+                    assert beside is not None
+                    self.source.check_end(self._check)
+                    return self._cpu_report(beside)
                 pipeline = Pipeline(
-                    self, [(one, _flow_of(one)) for one in opened]
+                    self, [(one, _flow_of(one)) for one in found], beside
                 )
                 try:
                     self._transfer(pipeline)
@@ -108,9 +126,11 @@ class Job:
                     self._restarts += 1
                 else:
                     self.source.check_end(self._check)
-                    return self._report(opened)
+                    return self._report(found, beside)
             finally:
                 self._token.detach(token)
+                if beside is not None:
+                    beside.close()
 
     def _transfer(self, pipeline: Pipeline) -> None:
         started_s = time.monotonic()
@@ -122,14 +142,10 @@ class Job:
     def _open(self, token: cancelling.LinkedToken) -> list[sessions.Session]:
         """Get slots for all stages at the same time, as a set."""
         started_s = time.monotonic()
-        name, set_id = self.options.get("request_id"), uuid.uuid4().hex
-        if name is not None:
-            again = f".{self._restarts}" if self._restarts else ""
-            set_id = f"{name[:_NAME_STEM]}{again}"
-        claims = checking.claims(self.wanted, self.size_bytes)
+        set_id = self._name_set()
         openers = [
-            self._opener(one, claim_bytes, set_id)
-            for one, claim_bytes in zip(self.wanted, claims, strict=True)
+            functools.partial(self._open_stage, set_id, index)
+            for index in range(len(self.wanted))
         ]
         try:
             return together.open_all(openers, token)
@@ -138,9 +154,43 @@ class Job:
         finally:
             self._waited_s += time.monotonic() - started_s
 
-    def _opener(
-        self, one: checking.Stage, claim_bytes: int, set_id: str
-    ) -> together.Opener:
+    def _name_set(self) -> str:
+        """Return the name of the set of this attempt."""
+        name = self.options.get("request_id")
+        if name is None:
+            return uuid.uuid4().hex
+        again = f".{self._restarts}" if self._restarts else ""
+        return f"{name[:_NAME_STEM]}{again}"
+
+    def _beside(self) -> meanwhile.Beside:
+        return meanwhile.Beside(
+            self.wanted,
+            self.source,
+            self.sink,
+            self.size_bytes,
+            self.deadline_s,
+            self._token,
+            functools.partial(self._open_stage, self._name_set()),
+            self._tell,
+        )
+
+    def _compute(
+        self, beside: meanwhile.Beside
+    ) -> list[sessions.Session] | None:
+        started_s = time.monotonic()
+        try:
+            return beside.run()
+        finally:
+            self._waited_s += time.monotonic() - started_s
+
+    def _open_stage(
+        self,
+        set_id: str,
+        index: int,
+        token: cancelling.CancelToken,
+        make_seeker: Callable[..., waiting.SlotSeeker] = waiting.SlotSeeker,
+    ) -> sessions.Session:
+        one = self.wanted[index]
         options = session_options.Options(
             **{
                 **self.options,
@@ -148,6 +198,8 @@ class Job:
                 "request_id": f"{set_id}.{one.number}",
                 "set_id": set_id,
                 "set_size": len(self.wanted),
+                "meanwhile": None,
+                "cancel": token,
             }
         )
         deadline_s = options.get("deadline_s")
@@ -155,21 +207,18 @@ class Job:
             # It is that of the chain, so it began with the first request.
             used_s = time.monotonic() - self._began_s
             options["deadline_s"] = max(deadline_s - used_s, 0.001)
-
-        def open_one(token: cancelling.CancelToken) -> sessions.Session:
-            try:
-                return session_opening.open_stage(
-                    one.accelerator,
-                    claim_bytes,
-                    transfer.left_s(self.deadline_s),
-                    session_options.Options(**{**options, "cancel": token}),
-                    stages.StageFlow,
-                    last=one.number == len(self.wanted),
-                )
-            except errors.FpgapoolError as exc:
-                raise exc.of_stage(one.number, one.accelerator) from None
-
-        return open_one
+        try:
+            return session_opening.open_stage(
+                one.accelerator,
+                checking.claims(self.wanted, self.size_bytes)[index],
+                transfer.left_s(self.deadline_s),
+                options,
+                stages.StageFlow,
+                last=one.number == len(self.wanted),
+                make_seeker=make_seeker,
+            )
+        except errors.FpgapoolError as exc:
+            raise exc.of_stage(one.number, one.accelerator) from None
 
     def _check(self) -> None:
         transfer.left_s(self.deadline_s)
@@ -186,7 +235,45 @@ class Job:
             and self.sink.rewind()
         )
 
-    def _report(self, opened: Sequence[sessions.Session]) -> ChainReport:
+    def _cpu_report(self, beside: meanwhile.Beside) -> ChainReport:
+        """Report what the CPU has computed alone."""
+        computing = beside.computing
+        assert computing is not None
+        reports = [
+            StageReport(
+                accelerator=one.wanted.accelerator,
+                session_id="",
+                input_bytes=one.input_bytes,
+                output_bytes=one.output_bytes,
+                host=socket.gethostname(),
+                device=None,
+                slot=None,
+                local=True,
+                reconnects=0,
+                reopens=0,
+                cpu_bytes=one.input_bytes,
+            )
+            for one in computing.stages
+        ]
+        ran_s, self._waited_s = self._waited_s, 0.0
+        return ChainReport(
+            self._waited_s,
+            ran_s,
+            reports[0].input_bytes,
+            reports[-1].output_bytes,
+            reports[0].input_bytes / max(ran_s, 1e-9),
+            self._restarts,
+            tuple(reports),
+        )
+
+    def _report(
+        self,
+        opened: Sequence[sessions.Session],
+        beside: meanwhile.Beside | None,
+    ) -> ChainReport:
+        computed = [0] * len(opened)
+        if beside is not None and beside.computing is not None:
+            computed = [one.input_bytes for one in beside.computing.stages]
         used = [one.statistics for one in opened]
         return ChainReport(
             self._waited_s,
@@ -207,9 +294,10 @@ class Job:
                     session.local,
                     session.reconnects,
                     session.reopens,
+                    cpu_bytes,
                 )
-                for one, session, amounts in zip(
-                    self.wanted, opened, used, strict=True
+                for one, session, amounts, cpu_bytes in zip(
+                    self.wanted, opened, used, computed, strict=True
                 )
             ),
         )
@@ -221,33 +309,30 @@ def _flow_of(session: sessions.Session) -> stages.StageFlow:
 
 
 class Pipeline:
-    """The open stages, and a thread for each but the last one.
+    """The open stages; all but the last one run beside each other.
 
     :param opened: sessions and their flows, in order.
+    :param beside: what has computed before them, if anything.
     """
 
     def __init__(
         self,
         job: Job,
         opened: Sequence[tuple[sessions.Session, stages.StageFlow]],
+        beside: meanwhile.Beside | None = None,
     ) -> None:
         self._job = job
         self._sessions = [session for session, _ in opened]
         self._flows = [flow for _, flow in opened]
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
-        self._threads = [
-            threading.Thread(
-                target=self._work,
-                args=one,
-                name=f"fpgapool-stage-{number}",
-                daemon=True,
+        self._running: list[waits.Running] = []
+        if beside is None:
+            self.feeder = job.source.feeder(
+                self._flows[0], job.size_bytes, job.deadline_s
             )
-            for number, one in enumerate(opened[:-1], 1)
-        ]
-        self.feeder = job.source.feeder(
-            self._flows[0], job.size_bytes, job.deadline_s
-        )
+        else:
+            self.feeder = beside.rest(self._flows[0])
 
     def transfer(self) -> None:
         """Move all data, and close the sessions."""
@@ -288,8 +373,12 @@ class Pipeline:
     def _move(self) -> None:
         try:
             with self._sessions[-1].using():
-                for thread in self._threads:
-                    thread.start()
+                for number, one in enumerate(
+                    zip(self._sessions[:-1], self._flows[:-1], strict=True), 1
+                ):
+                    work = functools.partial(self._work, *one)
+                    name = f"fpgapool-stage-{number}"
+                    self._running.append(waits.spawn(work, name))
                 self.feeder.start()
                 self._receive(self._flows[-1])
         except BaseException as exc:
@@ -299,9 +388,8 @@ class Pipeline:
                 flow.end()
         finally:
             self.feeder.stop()
-            for thread in self._threads:
-                if thread.ident is not None:
-                    thread.join(sessions.CLOSE_TIMEOUT_S)
+            for running in self._running:
+                running.join(sessions.CLOSE_TIMEOUT_S)
 
     def _receive(self, flow: stages.StageFlow) -> None:
         """Receive all output of the last stage."""

@@ -113,16 +113,18 @@ def open_stage(
     make_flow: Callable[..., flows.Flow],
     *,
     last: bool,
+    make_seeker: Callable[..., waiting.SlotSeeker] = waiting.SlotSeeker,
 ) -> sessions.Session:
     """Get a slot for one stage of a chain; see :func:`acc_open`.
 
     :param make_flow: makes the flow of the session.
     :param last: whether the output comes to this process.
+    :param make_seeker: makes what gets its slots.
     :raises errors.SessionFailed: also with code ``CHAIN_UNAVAILABLE``, if the
         slot's worker does not know chains.
     """
     opening = _Opening(accelerator, size_bytes, timeout_s, options)
-    opening.make_stage(make_flow, last)
+    opening.make_stage(make_flow, make_seeker, last)
     return opening.run()
 
 
@@ -180,14 +182,19 @@ class _Opening:
         # Whether the accelerator is a bitstream that belongs to a project.
         self._is_own = False
         self._make_flow: Callable[..., flows.Flow] = flows.Flow
+        self._make_seeker: typing.Any = waiting.SlotSeeker
         self._returns = self._members["size_bytes"] >= RETURN_FROM_BYTES
         self._shares = True
 
     def make_stage(
-        self, make_flow: Callable[..., flows.Flow], last: bool
+        self,
+        make_flow: Callable[..., flows.Flow],
+        make_seeker: Callable[..., waiting.SlotSeeker],
+        last: bool,
     ) -> None:
         """Open the session of a stage of a chain."""
         self._make_flow = make_flow
+        self._make_seeker = make_seeker
         # Output that goes elsewhere is kept for long: it needs bytes, and not
         # whole buffers.
         self._shares = last
@@ -264,7 +271,7 @@ class _Opening:
         return door
 
     def _seek(self, door: doors.Door) -> sessions.Session:
-        make_seeker: typing.Any = waiting.SlotSeeker
+        make_seeker = self._make_seeker
         if self._computes_meanwhile:
             make_seeker = functools.partial(
                 bridging.BridgingSeeker,
@@ -382,39 +389,25 @@ class _Opening:
         return self._session(dialer, connection, alone)
 
     def _load(self, cause: errors.FpgapoolError) -> software.Software:
-        if self._is_own:
-            # This machine's accelerator of that name may compute something
-            # else: it may be another one, or lack the bitstream's parameters.
-            raise errors.InvalidRequest(
-                codes.CORE_UNAVAILABLE,
-                f"no slot is available ({cause}), and the CPU cannot run a "
-                "project's bitstream",
-            ) from cause
-        return software.Software(
+        return software.load(
             self._members["accelerator"],
             self._params,
             self._core_name,
             cause,
             self._chunk_bytes,
+            is_own=self._is_own,
         )
 
     def _load_movable(self, chunk_bytes: int | None) -> software.Software:
         # A front door also sends this length in its reply to hello.
         self._chunk_bytes = chunk_bytes or self._chunk_bytes
-        name = self._members["accelerator"]
-        loaded = self._load(
-            errors.InvalidRequest(
-                codes.CORE_UNAVAILABLE,
-                f"this machine has no software core for {name!r}, so the CPU "
-                "cannot compute meanwhile",
-            )
+        return software.movable(
+            self._members["accelerator"],
+            self._params,
+            self._core_name,
+            self._chunk_bytes,
+            is_own=self._is_own,
         )
-        if not loaded.movable:
-            raise errors.invalid(
-                f"meanwhile: {name!r} is stateful and has no checkpoints, so "
-                "a slot cannot continue the CPU's work"
-            )
-        return loaded
 
     def _session(
         self,

@@ -7,7 +7,6 @@ Input stays in its buffer until it is acknowledged.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.common.channels import buffers as memories
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.protocol import stream
 
 
@@ -85,10 +85,9 @@ class Window:
         self.input: stream.Outbound[Piece] = stream.Outbound(
             stream.CLIENT, opened.input_offset_bytes, opened.window_bytes
         )
-        self.lock = threading.RLock()
+        self.lock = waits.Condition()
         self.stopped = False
         self.wanted_bytes: int | None = None
-        self._changed = threading.Condition(self.lock)
         self._own: list[memoryview | None] = [None] * buffers
         # The last one was used most recently, so it is probably still in the
         # CPU's cache; others may never be used, and then need no memory.
@@ -141,7 +140,7 @@ class Window:
                     if self.on_full is not None:
                         self.on_full()
                     left_s = channel.remaining_s(deadline_s)
-                    if not self._changed.wait(left_s):
+                    if not self.lock.wait(left_s):
                         raise channel.DeadlineExceeded("deadline passed")
                 finally:
                     self.wanted_bytes = None
@@ -150,16 +149,16 @@ class Window:
         """Release buffers of acknowledged pieces; call with the lock held."""
         for piece in pieces:
             self._free.append(piece.number)
-        self._changed.notify_all()
+        self.lock.notify_all()
 
     def finish(self) -> None:
         """Forget the kept input, because all of it was processed."""
         with self.lock:
             self.input.finish()
-            self._changed.notify_all()
+            self.lock.notify_all()
 
     def stop(self) -> None:
         """Refuse further reservations."""
         with self.lock:
             self.stopped = True
-            self._changed.notify_all()
+            self.lock.notify_all()

@@ -12,7 +12,6 @@ output. Callers notice only the delay.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterable
 from typing import NoReturn
@@ -27,6 +26,7 @@ from fpgapool.client.sessions import checksum as checksums
 from fpgapool.client.sessions import pieces
 from fpgapool.client.sessions import sideband
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
@@ -103,7 +103,7 @@ class Recovering:
         self._reopens = waiting.Attempts(_MAX_IDLE_REOPENS)
         # Held while input is sent and while a connection is replaced, so
         # that no new input overtakes the input to resend.
-        self._sending = threading.Lock()
+        self._sending = waits.Lock()
         self._behind = sideband.Sideband(self._sending)
         self.checksum = frames.CHECKSUM_FEATURE in dialer.features
         self._verifier = (

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import threading
 from collections.abc import Callable
 
 from fpgapool.client.links import connection as connections
 from fpgapool.common.channels import channel
+from fpgapool.common.channels import waits
 
 #: Returns the current connection, which may change and so is not stored.
 Present = Callable[[], connections.Connection]
@@ -25,7 +25,7 @@ class Sideband:
         lock, that thread calls :meth:`flush`.
     """
 
-    def __init__(self, sending: threading.Lock) -> None:
+    def __init__(self, sending: waits.Lock) -> None:
         self._sending = sending
         self._left: collections.deque[Frame] = collections.deque()
 

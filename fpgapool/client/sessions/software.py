@@ -63,6 +63,88 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 _BUFFERS = 2
 
 
+def load(
+    accelerator: str,
+    params: dict[str, Any],
+    core_name: str | None,
+    cause: errors.FpgapoolError,
+    chunk_bytes: object,
+    *,
+    is_own: bool,
+) -> Software:
+    """Load an accelerator that this machine is to compute.
+
+    :param cause: why it is; raised if this machine does not have the core.
+    :param is_own: whether it is a bitstream that belongs to a project.
+    :raises errors.FpgapoolError: as :class:`Software`.
+    """
+    if is_own:
+        # This machine's accelerator of that name may compute something else:
+        # it may be another one, or lack the bitstream's parameters.
+        raise errors.InvalidRequest(
+            codes.CORE_UNAVAILABLE,
+            f"no slot is available ({cause}), and the CPU cannot run a "
+            "project's bitstream",
+        ) from cause
+    return Software(accelerator, params, core_name, cause, chunk_bytes)
+
+
+def movable(
+    accelerator: str,
+    params: dict[str, Any],
+    core_name: str | None,
+    chunk_bytes: object,
+    *,
+    is_own: bool,
+) -> Software:
+    """Load an accelerator whose work a slot is to continue.
+
+    :raises errors.InvalidRequest: if no slot can; otherwise as :func:`load`.
+    """
+    missing = errors.InvalidRequest(
+        codes.CORE_UNAVAILABLE,
+        f"this machine has no software core for {accelerator!r}, so the CPU "
+        "cannot compute meanwhile",
+    )
+    loaded = load(
+        accelerator, params, core_name, missing, chunk_bytes, is_own=is_own
+    )
+    if not loaded.movable:
+        raise errors.invalid(
+            f"meanwhile: {accelerator!r} is stateful and has no checkpoints, "
+            "so a slot cannot continue the CPU's work"
+        )
+    return loaded
+
+
+class Processor:
+    """A core, and the memory for its output."""
+
+    def __init__(self, core: base.Core) -> None:
+        self.core = core
+        self._result = memoryview(b"")
+
+    def compute(
+        self, piece: memoryview, offset_bytes: int, end: bool
+    ) -> memoryview:
+        """Return the output of a piece, which is valid until the next call.
+
+        :param end: whether it is the end of the input.
+        """
+        core = self.core
+        needed_bytes = core.max_output_bytes(0) if end else 0
+        if piece:
+            needed_bytes += core.max_output_bytes(len(piece))
+        if len(self._result) < needed_bytes:
+            self._result = memoryview(bytearray(needed_bytes))
+        written_bytes = 0
+        if piece:
+            written_bytes = core.process(piece, self._result, offset_bytes)
+        if end:
+            written_bytes += core.finish(self._result[written_bytes:])
+        return self._result[:written_bytes]
+
+
 class Software:
     """A session's accelerator on this machine.
 
@@ -74,6 +156,10 @@ class Software:
         that the core needs is not installed.
 
     :ivar movable: whether a slot can continue the work.
+    :ivar stateless: whether that takes no state of the core.
+    :ivar multiple_bytes: the length of every piece but the last is a multiple
+        of this.
+    :ivar chunk_bytes: maximum length of a piece.
     """
 
     def __init__(
@@ -94,26 +180,30 @@ class Software:
         )
         core = self._make_core()
         self._core_w = platforms.active_w(profile.platforms, platforms.CPU)
-        self._stateless = profile.stateless
+        self.stateless = profile.stateless
         self.movable = profile.stateless or (
             profile.checkpoint and core.has_snapshots
         )
-        self._multiple_bytes = (
+        self.multiple_bytes = (
             core.chunk_multiple_bytes or profile.chunk_multiple_bytes
         )
-        if self._multiple_bytes > most_bytes:
+        if self.multiple_bytes > most_bytes:
             raise errors.InvalidParams(
-                f"these parameters require pieces of {self._multiple_bytes} "
+                f"these parameters require pieces of {self.multiple_bytes} "
                 f"bytes, larger than the limit of {most_bytes}"
             )
-        self._chunk_bytes = min(
-            most_bytes, max(_CHUNK_BYTES, self._multiple_bytes)
+        self.chunk_bytes = min(
+            most_bytes, max(_CHUNK_BYTES, self.multiple_bytes)
         )
 
     @property
     def cpu_energy_j(self) -> float | None:
         """Joules that this machine's CPU has used so far; None if unknown."""
         return None if self._core_w is None else self._core_w * self.busy_s
+
+    def processor(self) -> Processor:
+        """Make a core."""
+        return Processor(self._make_core())
 
     def _make_core(self) -> base.Core:
         from fpgapool.accelerators import base
@@ -137,7 +227,7 @@ class Software:
         :param former: OPENED of the lost worker: the client keeps using its
             piece and window sizes.
         """
-        chunk_bytes = self._chunk_bytes
+        chunk_bytes = self.chunk_bytes
         window_bytes = _BUFFERS * chunk_bytes
         if former is not None:
             chunk_bytes = max(chunk_bytes, former.chunk_bytes)
@@ -148,13 +238,13 @@ class Software:
             window_bytes=window_bytes,
             input_offset_bytes=input_offset_bytes,
             output_offset_bytes=output_offset_bytes,
-            stateless=self._stateless and moves,
-            chunk_multiple_bytes=self._multiple_bytes,
+            stateless=self.stateless and moves,
+            chunk_multiple_bytes=self.multiple_bytes,
             resume_grace_s=0.0,
             shared_buffers=0,
             features=frozenset({frames.BLOCKS_FEATURE}),
         )
-        worker = CpuWorker(self, self._make_core(), opened)
+        worker = CpuWorker(self, self.processor(), opened)
         cancel.attach(worker)
         return CpuConnection(worker, opened)
 
@@ -167,10 +257,14 @@ class CpuWorker:
     """
 
     def __init__(
-        self, software: Software, core: base.Core, opened: connections.Opened
+        self,
+        software: Software,
+        processor: Processor,
+        opened: connections.Opened,
     ) -> None:
         self._software = software
-        self._core = core
+        self._core = processor.core
+        self._compute = processor.compute
         self._chunk_bytes = opened.chunk_bytes
         self._input = stream.Inbound(
             stream.WORKER,
@@ -178,7 +272,6 @@ class CpuWorker:
             multiple_bytes=opened.chunk_multiple_bytes,
         )
         self._output_bytes = opened.output_offset_bytes
-        self._result = memoryview(b"")
         self._changed = threading.Condition()
         self._requests: collections.deque[
             tuple[frames.FrameHeader, frames.Buffer]
@@ -359,22 +452,6 @@ class CpuWorker:
                 offset_bytes=self._input.acknowledge(),
             )
         )
-
-    def _compute(
-        self, piece: memoryview, offset_bytes: int, end: bool
-    ) -> memoryview:
-        core = self._core
-        needed_bytes = core.max_output_bytes(0) if end else 0
-        if piece:
-            needed_bytes += core.max_output_bytes(len(piece))
-        if len(self._result) < needed_bytes:
-            self._result = memoryview(bytearray(needed_bytes))
-        written_bytes = 0
-        if piece:
-            written_bytes = core.process(piece, self._result, offset_bytes)
-        if end:
-            written_bytes += core.finish(self._result[written_bytes:])
-        return self._result[:written_bytes]
 
     def _give(self, output: memoryview, task_id: int, end: bool) -> None:
         """Reply with output, in pieces that the client accepts."""

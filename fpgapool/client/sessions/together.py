@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import threading
+import functools
 import types
 import typing
 import uuid
@@ -24,6 +24,7 @@ from fpgapool.client import options as session_options
 from fpgapool.client import shown
 from fpgapool.client.sessions import opening
 from fpgapool.client.sessions import session as sessions
+from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 
@@ -282,7 +283,7 @@ def _check_names(given: Mapping[str, Any], others: Collection[str]) -> None:
 def open_all(
     openers: Sequence[Opener], token: cancelling.LinkedToken
 ) -> list[sessions.Session]:
-    """Open sessions, each in its own thread: all or none.
+    """Open sessions at the same time, all or none.
 
     :param openers: open one session each, unless the token is cancelled.
     :raises Failed: if one of them could not be opened; no session is left.
@@ -299,28 +300,20 @@ def open_all(
             # Without this session, the set cannot start.
             token.cancel()
 
-    threads = [
-        threading.Thread(
-            target=run,
-            args=(number, opener),
-            name=f"fpgapool-set-{number}",
-            daemon=True,
-        )
-        for number, opener in enumerate(openers)
-    ]
+    running: list[waits.Running] = []
     complete = False
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for number, opener in enumerate(openers):
+            work = functools.partial(run, number, opener)
+            running.append(waits.spawn(work, f"fpgapool-set-{number}"))
+        for one in running:
+            one.join()
         complete = not failed
     finally:
         if not complete:
             token.cancel()
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
+            for one in running:
+                one.join()
             for session in opened.values():
                 session.abort()
     if failed:

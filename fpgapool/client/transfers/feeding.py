@@ -17,6 +17,7 @@ from fpgapool.client.links import waiting
 from fpgapool.client.sessions import flow as flows
 from fpgapool.client.sessions import pieces
 from fpgapool.client.transfers import files
+from fpgapool.common.channels import waits
 from fpgapool.vocabulary import codes
 
 # How long to wait for a feeder; reading a pipe cannot be interrupted.
@@ -36,7 +37,7 @@ class Source(Protocol):
     def feeder(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
-        """Make the thread that sends the input."""
+        """Make what sends the input."""
 
     def check_end(self, check: Callable[[], object]) -> None:
         """See :func:`files.check_end`."""
@@ -130,13 +131,12 @@ def seek(stream: BinaryIO, start: int | None) -> bool:
     return True
 
 
-class Feeder(threading.Thread):
+class Feeder:
     """Sends the input, up to one window ahead of the output."""
 
     def __init__(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> None:
-        super().__init__(name="fpgapool-feeder", daemon=True)
         self._flow = flow
         self._left_bytes = size_bytes
         self._deadline_s = deadline_s
@@ -146,6 +146,20 @@ class Feeder(threading.Thread):
         )
         self.failure: BaseException | None = None
         self._fed = False
+        self._running: waits.Running | None = None
+
+    def start(self) -> None:
+        """Begin to send beside what receives."""
+        self._running = waits.spawn(self.run, "fpgapool-feeder")
+
+    def is_alive(self) -> bool:
+        """Whether it may still send, or read its source."""
+        return self._running is not None and self._running.is_alive()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until it has ended, at most for so long."""
+        if self._running is not None:
+            self._running.join(timeout_s)
 
     def run(self) -> None:
         try:
@@ -197,8 +211,7 @@ class Feeder(threading.Thread):
 
     def stop(self) -> None:
         """Wait briefly for the thread; its source may never have more data."""
-        if self.is_alive():
-            self.join(_JOIN_S)
+        self.join(_JOIN_S)
 
 
 class _BufferFeeder(Feeder):

@@ -43,7 +43,6 @@ _NOT_OF_CHAINS = (
     ("group", "--group"),
     ("dry_run", "--dry-run"),
     ("fallback", "--fallback"),
-    ("meanwhile", "--meanwhile"),
     ("checksum", "--checksum"),
 )
 

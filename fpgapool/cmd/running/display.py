@@ -151,10 +151,15 @@ def chain_summary(report: client.ChainReport) -> str:
     if report.restarts:
         text += f"; started over {units.count_text(report.restarts, 'time')}"
     for number, one in enumerate(report.stages, 1):
+        place = f"{one.host}/{one.device} slot {one.slot}"
+        if not one.session_id:
+            place = "this machine's CPU"
         text += (
-            f"\nstage {number}: {one.accelerator} on {one.host}/{one.device}"
-            f" slot {one.slot}, {units.bytes_text(one.output_bytes)} out"
+            f"\nstage {number}: {one.accelerator} on {place},"
+            f" {units.bytes_text(one.output_bytes)} out"
         )
+        if one.session_id and one.cpu_bytes:
+            text += f"; the CPU had {units.bytes_text(one.cpu_bytes)} before"
         if one.reopens:
             times = units.count_text(one.reopens, "time")
             text += f"; moved to another slot {times}"

@@ -9,6 +9,7 @@ another continues.
 
 from __future__ import annotations
 
+import collections
 import socket
 import threading
 import time
@@ -18,6 +19,16 @@ from typing import Protocol
 from typing import TypeVar
 
 _T = TypeVar("_T")
+
+
+class Running(Protocol):
+    """A function that runs beside others, in a thread or a task."""
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for its end, at most for so long."""
 
 
 class Waiter(Protocol):
@@ -39,6 +50,9 @@ class Waiter(Protocol):
 
     def start(self, work: Callable[[], object]) -> None:
         """Run a function that blocks, and never raises, in another thread."""
+
+    def spawn(self, work: Callable[[], object]) -> Running:
+        """Run a function that never raises beside; it waits in this way."""
 
     def offload(self, work: Callable[[], typing.Any]) -> typing.Any:
         """Run a function that blocks in another thread; return its result."""
@@ -85,6 +99,19 @@ def for_event(event: threading.Event, timeout_s: float) -> bool:
     return event.is_set()
 
 
+def spawn(work: Callable[[], object], name: str) -> Running:
+    """Run a function that never raises beside: in a thread, or as a task.
+
+    :param name: of the thread.
+    """
+    waiter = _local.waiter
+    if waiter is not None:
+        return waiter.spawn(work)
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
 def offload(work: Callable[[], _T]) -> _T:
     """Run a function that blocks: here, or where the waiter runs these."""
     waiter = _local.waiter
@@ -92,3 +119,85 @@ def offload(work: Callable[[], _T]) -> _T:
         return work()
     result: _T = waiter.offload(work)
     return result
+
+
+class Lock:
+    """A lock of threads and of tasks: whoever waits for it waits as it does
+    otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._parked: collections.deque[Waiter] = collections.deque()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """As :meth:`threading.Lock.acquire`."""
+        if self._lock.acquire(blocking=False):
+            return True
+        if not blocking:
+            return False
+        waiter = _local.waiter
+        if waiter is None:
+            return self._lock.acquire()
+        while True:
+            self._parked.append(waiter)
+            if self._lock.acquire(blocking=False):
+                return True
+            waiter.park(None)
+
+    def release(self) -> None:
+        """As :meth:`threading.Lock.release`."""
+        self._lock.release()
+        while self._parked:
+            # All try again: one that gave up would lose the news.
+            self._parked.popleft().wake()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_exc: object) -> None:
+        self.release()
+
+
+class Condition:
+    """As :class:`threading.Condition`, for threads and for tasks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
+        self._parked: list[Waiter] = []
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for news; the caller holds it once.
+
+        :returns: False after the limit.
+        """
+        waiter = _local.waiter
+        if waiter is None:
+            return self._condition.wait(timeout_s)
+        due_s = None if timeout_s is None else time.monotonic() + timeout_s
+        self._parked.append(waiter)
+        self._lock.release()
+        try:
+            waiter.park(timeout_s)
+        finally:
+            self._lock.acquire()
+            self._parked.remove(waiter)
+        return due_s is None or time.monotonic() < due_s
+
+    def wait_for(self, predicate: Callable[[], object]) -> None:
+        """Wait until something holds; the caller holds it once."""
+        while not predicate():
+            self.wait()
+
+    def notify_all(self) -> None:
+        """Tell all who wait; the caller holds it."""
+        self._condition.notify_all()
+        for waiter in self._parked:
+            waiter.wake()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_exc: object) -> None:
+        self._lock.release()

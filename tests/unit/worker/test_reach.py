@@ -23,7 +23,7 @@ class Site:
         self._threads = futures.ThreadPoolExecutor(1)
 
     def dial(self) -> futures.Future[int | None]:
-        dialed = self._threads.submit(self.made.dial, "next", 9)
+        dialed = self._threads.submit(self.made.dial, "next", 9, 0)
         self.asked.result(LIMIT_S)
         return dialed
 
@@ -63,8 +63,22 @@ def test_nobody_waits_for_a_target_that_is_gone(site) -> None:
     assert dialed.result(LIMIT_S) is None
 
 
+def test_what_is_abandoned_before_it_asks_asks_nobody(site) -> None:
+    begun = site.made.begin()
+    site.made.abandon()
+    assert site.made.dial("next", 9, begun) is None
+    assert not site.asked.done()
+
+
+def test_what_begins_after_it_was_abandoned_is_answered(site) -> None:
+    site.made.abandon()
+    begun = site.made.begin()
+    site.made._ask = lambda: site.made.take(1, 42)
+    assert site.made.dial("next", 9, begun) == 42
+
+
 def test_an_agent_that_does_not_answer(monkeypatch) -> None:
     monkeypatch.setattr(reach, "ANSWER_S", 0.0)
     made = reach.Reach(lambda: None)
-    assert made.dial("next", 9) is None
+    assert made.dial("next", 9, made.begin()) is None
     assert made.wanted is None

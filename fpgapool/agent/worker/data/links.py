@@ -66,11 +66,14 @@ class Session(typing.Protocol):
 class Reach(typing.Protocol):
     """Gets connections to other stages' workers."""
 
-    def dial(self, session_id: str, generation: int) -> int | None:
+    def begin(self) -> int:
+        """Return what :meth:`dial` takes: all is abandoned up to here."""
+
+    def dial(self, session_id: str, generation: int, begun: int) -> int | None:
         """Return the descriptor of one; None if there is none now."""
 
     def abandon(self) -> None:
-        """Make a waiting :meth:`dial` return None."""
+        """Make each :meth:`dial` that has begun return None."""
 
 
 class Incoming:
@@ -205,12 +208,13 @@ class Outward:
     def _run(self) -> None:
         failing: links.Target | None = None
         since_s = pause_s = 0.0
-        while (target := self._next_target()) is not None:
+        while (found := self._next_target()) is not None:
+            target, begun = found
             if target != failing:
                 failing, since_s = target, time.monotonic()
                 pause_s = _FIRST_PAUSE_S
             try:
-                self._link(target)
+                self._link(target, begun)
                 failing = None
                 continue
             except (OSError, exceptions.CodedError) as exc:
@@ -229,13 +233,19 @@ class Outward:
                 lambda: self._is_over or self._target != target, pause_s
             )
 
-    def _next_target(self) -> links.Target | None:
-        """Wait for a target; return None if the session is over."""
+    def _next_target(self) -> tuple[links.Target, int] | None:
+        """Wait for a target; return None if the session is over.
+
+        :returns: also what says to :attr:`_reach` that it is still wanted:
+            whoever changes it holds the lock, too.
+        """
         with self._session.lock:
             self._session.condition.wait_for(
                 lambda: self._is_over or self._target is not None
             )
-            return None if self._is_over else self._target
+            if self._is_over or self._target is None:
+                return None
+            return self._target, self._reach.begin()
 
     def _fail(self, code: str, reason: str) -> None:
         with self._session.lock:
@@ -245,13 +255,13 @@ class Outward:
                 )
             )
 
-    def _link(self, target: links.Target) -> None:
+    def _link(self, target: links.Target, begun: int) -> None:
         """Connect, and send until the link is lost.
 
         :raises: OSError or CodedError if there is no link.
         """
         deadline_s = channels.deadline_after(_ATTEMPT_S)
-        fd = self._reach.dial(target.session_id, target.generation)
+        fd = self._reach.dial(target.session_id, target.generation, begun)
         if fd is None:
             raise channels.ChannelClosed("its agent has no connection to it")
         sock = socket.socket(fileno=fd)

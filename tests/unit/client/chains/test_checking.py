@@ -76,7 +76,6 @@ def test_parameters_of_no_stage(asked, name) -> None:
         ("arguments", {1: b"x"}),
         ("checksum", True),
         ("fallback", "cpu"),
-        ("meanwhile", "cpu"),
     ],
 )
 def test_options_that_chains_do_not_have(asked, name, value) -> None:
