@@ -314,7 +314,8 @@ class CalendarKeeping(parts.Room):
 
         :param works: the working slots of each reservation.
         """
-        lost, known = [], []
+        lost: list[str] = []
+        known: list[str] = []
         for id_, working in works.items():
             entry = self._calendar.entries[id_]
             if len(working) < entry.slots:
