@@ -52,8 +52,8 @@ class Reservation:
     :ivar device_id: empty: any device.
     :ivar bound: its slots.
     :ivar working: how many of them work.
-    :ivar used_at: when a slot was last held by its project; 0: not yet, since
-        its last start.
+    :ivar used_at: when a slot was last held by its project, or the project
+        could not have them all; 0: not yet, since its last start.
     :ivar over_at: when it ended; 0: it has not.
     """
 

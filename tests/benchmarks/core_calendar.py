@@ -31,6 +31,8 @@ from tests.unit.core import pools
 TITLE = "Reservations by calendar"
 UNIT = "%"
 FLOOR = "without reservations"
+#: Values may be 0 or less.
+DIFFERENCES = True
 
 _MOVES = model.Accelerator("moves", 1e9, stateless=True)
 _STAYS = model.Accelerator("stays", 1e9)
@@ -60,21 +62,26 @@ class Outcome:
 class Play:
     """A pool with sessions and reservations, from beginning to end.
 
+    :param count: for how many reservations it lasts.
     :param load: of the sessions, relative to the slots that are not reserved.
+    :param reserves: whether there are any.
     """
 
-    def __init__(self, seed: int, count: int, load: float) -> None:
+    def __init__(
+        self, seed: int, count: int, load: float, *, reserves: bool = True
+    ) -> None:
         self._random = random.Random(seed)
         total = _HOSTS * _SLOTS
         # Of 1 to 16 slots for ten minutes to two hours.
         mean_slot_s = 8.5 * 3900.0
-        share = _RESERVED if count else 0.0
-        number = count or 20
-        self.end_s = number * mean_slot_s / _RESERVED / total
+        share = _RESERVED if reserves else 0.0
+        self.end_s = count * mean_slot_s / _RESERVED / total
         self._rate_per_s = load * total * (1 - share) / _MEAN_S
         self._calendar = book.Calendar()
         self._slots = book.Slots({}, _MAX_HOLD_S)
-        self._entries = [self._reserve(total) for _ in range(count)]
+        self._entries = [
+            self._reserve(total) for _ in range(count if reserves else 0)
+        ]
         self._ids = itertools.count()
         self._queue: list[tuple[float, int, str, typing.Any]] = []
         #: By job: until when it has to work, or how long.
@@ -247,26 +254,36 @@ class Play:
 
 def rows(plan: measure.Plan) -> Iterator[measure.Row]:
     """What is kept, and how much of the rest others use."""
-    count = 10 if plan.tiny else 500
+    count = 10 if plan.tiny else 500 if plan.large else 100
     for load in (0.9,) if plan.tiny else (0.9, 0.95, 2.0):
-        kept, used, alone = [], [], []
+        kept, ended, used, alone = [], [], [], []
         for seed in range(plan.repetitions):
             with measure.stopwatch() as watch:
                 found = Play(seed, count, load).run()
-            assert not found.ended
             kept.append(_sample(watch, 100.0 * found.kept / count))
+            ended.append(_sample(watch, found.ended))
             used.append(_sample(watch, 100.0 * found.busy))
             with measure.stopwatch() as watch:
-                found = Play(seed, 0, load).run()
+                found = Play(seed, count, load, reserves=False).run()
             alone.append(_sample(watch, 100.0 * found.busy))
         name = f"{count} reservations, load {load:g} beside"
         yield measure.Row(name=f"{name}: kept", unit=UNIT, samples=kept)
+        yield measure.Row(
+            name=f"{name}: others ended early", unit="sessions", samples=ended
+        )
         yield measure.Row(
             name=f"{name}: use of the other slots",
             unit=UNIT,
             samples=used,
             floor=FLOOR,
             floor_samples=alone,
+        )
+        lost = [
+            dataclasses.replace(one, value=without.value - one.value)
+            for one, without in zip(used, alone, strict=True)
+        ]
+        yield measure.Row(
+            name=f"{name}: points of use lost", unit="points", samples=lost
         )
 
 

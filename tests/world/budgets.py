@@ -27,7 +27,6 @@ from tests.world import part
 from tests.world import planting
 
 if typing.TYPE_CHECKING:
-    from tests.chaos import clients
     from tests.world import run
 
 check = invariants.check
@@ -304,13 +303,6 @@ class Budgets(part.Part):
 
     def begin(self) -> None:
         begin(self._world.kernel, self._world.pool.insist)
-
-    def excuses(self, outcome: clients.Outcome) -> bool:
-        # Also who has just lost a slot, and heard of that alone.
-        row = self._world.rows().get(outcome.session_id)
-        return super().excuses(outcome) or (
-            row is not None and row.reason in self.EXCUSED
-        )
 
     def wrong(self) -> list[str]:
         return self._watcher.wrong()

@@ -23,23 +23,30 @@ from fpgapool.db import api as db_api
 from fpgapool.db import calendar as stored
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import reservation
+from tests.world import driver
 from tests.world import invariants
 from tests.world import kernel as kernels
 from tests.world import part
 from tests.world import planting
 
 if typing.TYPE_CHECKING:
+    from fpgapool.rpcapi import conductor as conductor_rpcapi
     from tests.world import run
 
 check = invariants.check
 
 #: Shorter than any real reservation, as worlds are short.
 _LEAST_S = 1.0
+#: So long before the start others leave; shorter, too, so that there is a time
+#: before in which slots go only to who ends by then.
+_AHEAD_S = 2.0
 #: A leader looks at all reservations so often, and as many decisions later
 #: each is as it should be.
 _LOOKED_S = 2.5
 #: Until then, a new leader trusts hosts that it has not heard of.
 _TRUSTED_S = 40.0
+#: Who is let in by its claim would be done in a part of the time.
+_SLACK = 2.0
 
 #: What operators reserve: when, under which number, and what; None: delete
 #: it. Times are relative to the request.
@@ -57,32 +64,62 @@ _CHANGES: tuple[tuple[float, int, dict[str, typing.Any] | None], ...] = (
 )
 
 
-def prepare() -> None:
-    """Let reservations be as short as worlds are."""
-    reservation.MIN_LENGTH_S = _LEAST_S
+class Promised:
+    """What operators have been told that is reserved, by id.
 
-
-def begin(kernel: kernels.Kernel, insist: Callable[..., None]) -> None:
-    """Have operators reserve slots.
-
-    :param insist: asks the conductor until it answers.
+    :ivar until_s: the end of each reservation that nobody has given up.
+    :ivar told_s: when an operator was told of it.
     """
-    for at_s, number, change in _CHANGES:
 
-        def ask(
-            number: int = number,
-            change: Mapping[str, typing.Any] | None = change,
-        ) -> None:
-            id_ = str(uuid.UUID(int=number))
-            now = kernels.BEGINS_AT + kernel.now_s
-            project_id, wanted = _wanted(change, now)
-            insist(
-                lambda conductor: conductor.set_reservation(
-                    id_, wanted, project_id=project_id, exempt=True
-                )
-            )
+    def __init__(self) -> None:
+        self.until_s: dict[str, float] = {}
+        self.told_s: dict[str, float] = {}
 
-        kernel.at(at_s, ask)
+    def begin(
+        self, kernel: kernels.Kernel, insist: Callable[..., None]
+    ) -> None:
+        """Have operators reserve slots.
+
+        :param insist: asks the conductor until it answers.
+        """
+        for at_s, number, change in _CHANGES:
+
+            def ask(
+                number: int = number,
+                change: Mapping[str, typing.Any] | None = change,
+            ) -> None:
+                id_ = str(uuid.UUID(int=number))
+                now = kernels.BEGINS_AT + kernel.now_s
+                project_id, wanted = _wanted(change, now)
+                self._asked(id_, wanted)
+
+                def call(conductor: conductor_rpcapi.ConductorAPI) -> None:
+                    conductor.set_reservation(
+                        id_, wanted, project_id=project_id, exempt=True
+                    )
+                    self._answered(
+                        id_, wanted, kernels.BEGINS_AT + kernel.now_s
+                    )
+
+                insist(call)
+
+            kernel.at(at_s, ask)
+
+    def _asked(
+        self, id_: str, wanted: Mapping[str, typing.Any] | None
+    ) -> None:
+        """Promise no more than it has before and after a change."""
+        if wanted is None:
+            self.until_s.pop(id_, None)
+        elif id_ in self.until_s and "end_s" in wanted:
+            self.until_s[id_] = min(self.until_s[id_], wanted["end_s"])
+
+    def _answered(
+        self, id_: str, wanted: Mapping[str, typing.Any] | None, now: float
+    ) -> None:
+        if wanted is not None and "end_s" in wanted:
+            self.until_s[id_] = wanted["end_s"]
+            self.told_s.setdefault(id_, now)
 
 
 def _wanted(
@@ -107,12 +144,22 @@ class Watcher:
         self,
         watcher: invariants.Watcher,
         rows: Callable[[], db_api.Database],
+        promised: Promised,
     ) -> None:
         self._watcher = watcher
         self._rows = rows
+        self._promised = promised
         #: When each leader began, and since when something is wrong.
         self._began_s: dict[pools.Pool, float] = {}
         self._wrong_s: dict[tuple[pools.Pool, str], float] = {}
+        #: By what a clock says, which may be ahead.
+        self._latest_s = 0.0
+        #: The states that owners were told.
+        self._told: dict[pools.Pool, dict[str, str]] = {}
+        #: The latest assignment that each pool has made.
+        self._assigned: dict[pools.Pool, int] = {}
+        #: When slots were to be given up, before the latest decisions.
+        self._leaves_s: dict[pools.Pool, dict[int, float]] = {}
         #: How many were seen in each state.
         self.states: dict[str, int] = dict.fromkeys(reservation.STATES, 0)
 
@@ -134,18 +181,27 @@ class Watcher:
             )
 
     def _begun(
-        self, _effects: object, brain: engine.Engine, now: float
+        self, effects: effects.Effects, brain: engine.Engine, now: float
     ) -> None:
-        self._began_s[brain.pool] = now
+        pool = brain.pool
+        self._began_s[pool] = now
+        self._told[pool] = {
+            entry.id: entry.state for entry in self._rows().calendar()
+        }
+        self._check_told(effects, pool)
+        self._note_assigned(pool)
 
     def _decided(
-        self, _effects: effects.Effects, brain: engine.Engine, *args: object
+        self, effects: effects.Effects, brain: engine.Engine, *args: object
     ) -> None:
         pool, now = brain.pool, typing.cast(float, args[-1])
+        self._latest_s = max(self._latest_s, now)
         self._check_plan(pool)
-        for entry in pool.calendar.entries.values():
-            if entry.is_over:
-                continue
+        self._check_promised(pool)
+        self._check_told(effects, pool)
+        self._check_assigned(pool, now)
+        self._note_assigned(pool)
+        for entry in pool.calendar.live():
             self.states[entry.state] += 1
             wrong = self._wrong(pool, entry, now)
             key = pool, entry.id
@@ -154,6 +210,66 @@ class Watcher:
                 continue
             since_s = self._wrong_s.setdefault(key, now)
             check(now - since_s <= _LOOKED_S, wrong, entry, now)
+
+    def _check_promised(self, pool: pools.Pool) -> None:
+        """What was promised is there until its end."""
+        live = {entry.id for entry in pool.calendar.live()}
+        for id_, until_s in self._promised.until_s.items():
+            check(
+                id_ in live
+                # Who leads no more does not know yet what another promised.
+                or (
+                    self._began_s[pool] <= self._promised.told_s[id_]
+                    and id_ not in self._told[pool]
+                )
+                or self._latest_s >= until_s,
+                "a reservation is gone before its end",
+                id_,
+            )
+
+    def _check_told(self, wanted: effects.Effects, pool: pools.Pool) -> None:
+        """A new state is written, which makes a notification."""
+        told = self._told[pool]
+        for row in wanted.changes.rows(db_api.ReservationRecord):
+            entry = stored.read(row) if stored.is_of_calendar(row) else None
+            if entry is not None:
+                told[entry.id] = entry.state
+        for entry in pool.calendar.entries.values():
+            check(
+                told.get(entry.id) == entry.state,
+                "an owner does not hear of its reservation's state",
+                entry,
+            )
+
+    def _note_assigned(self, pool: pools.Pool) -> None:
+        """Note until when slots are free, and who has them already."""
+        self._assigned[pool] = pool.core.view.next_generation
+        self._leaves_s[pool] = _leaves_s(pool)
+
+    def _check_assigned(self, pool: pools.Pool, now: float) -> None:
+        """Who gets a slot that is reserved later can leave it in time."""
+        view, before = pool.core.view, self._leaves_s[pool]
+        for slot_id, leaves_s in _leaves_s(pool).items():
+            hold = view.slots.assignments.get(slot_id)
+            if (
+                hold is None
+                or before.get(slot_id) != leaves_s
+                or hold.generation < self._assigned[pool]
+                or hold.record is None
+                or hold.slot is None
+                or hold.group_id is not None
+                or view.is_stateless(hold.accelerator)
+                or leaves_s <= now
+            ):
+                continue
+            job = hold.record.job
+            needed_s = _SLACK * job.claimed_bytes / driver.BYTES_PER_S
+            check(
+                now + needed_s <= leaves_s,
+                "a slot is given to a session that stays too long",
+                hold,
+                leaves_s,
+            )
 
     def _check_plan(self, pool: pools.Pool) -> None:
         """No slot is promised twice at a time."""
@@ -183,12 +299,13 @@ class Watcher:
         if state not in (reservation.SCHEDULED, reservation.ACTIVE):
             # Its owner is told.
             return None
-        if now < self._began_s[pool] + _TRUSTED_S:
-            return None
+        trusts = now < self._began_s[pool] + _TRUSTED_S
         table = pool.core.view.slots
         owner = promises.owner_of(entry.project_id, entry.accelerator)
         for slot_id in entry.bound:
             slot = table.slots.get(slot_id)
+            if trusts and (slot is None or not slot.host.up):
+                continue
             if slot is None or not slot.is_usable:
                 return "a reservation is not kept, and its owner is not told"
             if not has_begun:
@@ -196,6 +313,16 @@ class Watcher:
             if slot.reserved_for != owner:
                 return "a reserved slot is not its owner's"
         return None
+
+
+def _leaves_s(pool: pools.Pool) -> dict[int, float]:
+    """Return when others have to leave slots that are reserved."""
+    found: dict[int, float] = {}
+    for entry in pool.calendar.live():
+        at_s = entry.start_s - calendar_book.AHEAD_S
+        for slot_id in entry.bound:
+            found[slot_id] = min(found.get(slot_id, at_s), at_s)
+    return found
 
 
 class Reservations(part.Part):
@@ -209,14 +336,16 @@ class Reservations(part.Part):
 
     @classmethod
     def prepare(cls, _kernel: object) -> None:
-        prepare()
+        reservation.MIN_LENGTH_S = _LEAST_S
+        calendar_book.AHEAD_S = _AHEAD_S
 
     def __init__(self, world: run.World) -> None:
         self._world = world
-        Watcher(world.watcher, world.stored).install()
+        self._promised = Promised()
+        Watcher(world.watcher, world.stored, self._promised).install()
 
     def begin(self) -> None:
-        begin(self._world.kernel, self._world.pool.insist)
+        self._promised.begin(self._world.kernel, self._world.pool.insist)
 
 
 _bug = planting.of_part(Reservations.NAME)
@@ -235,3 +364,27 @@ def reservations_end_with_their_leader() -> None:
 @_bug("a slot is promised twice")
 def promises_of_others_do_not_count() -> None:
     plans.Plan.is_free = lambda *_args: True  # type: ignore[method-assign]
+
+
+@_bug("a reservation is gone before its end")
+def a_new_leader_takes_what_runs_for_over() -> None:
+    restore = keeping.CalendarKeeping.restore
+
+    def forgetful(room: keeping.CalendarKeeping) -> None:
+        for entry in room._calendar.live():
+            if entry.state == reservation.ACTIVE:
+                room._calendar.end(entry, room._clock.now)
+                room._outbox.write(stored.row(entry))
+        restore(room)
+
+    keeping.CalendarKeeping.restore = forgetful  # type: ignore
+
+
+@_bug("a slot is given to a session that stays too long")
+def claims_do_not_count_before_a_reservation() -> None:
+    promises.Promises.allows = lambda *_args: True  # type: ignore
+
+
+@_bug("an owner does not hear of its reservation's state")
+def a_board_that_fails_is_not_told_of() -> None:
+    keeping._durable = lambda entry: (entry.bound, entry.start_s)

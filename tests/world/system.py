@@ -253,6 +253,11 @@ class Thread:
         self.name = name or "thread"
         self.daemon = daemon
 
+    @property
+    def ident(self) -> int | None:
+        """Of its task; None: it has not been started."""
+        return None if self._task is None else id(self._task)
+
     def start(self) -> None:
         process = _me().process
         self._task = _kernel.spawn(process, self.name, self._body)

@@ -438,13 +438,23 @@ class ApiDoor(doors.Door):
     def _reopen(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
-        self._session_id = members["session_id"]
-        self._requests.ask(
-            "POST",
-            f"/sessions/{members['session_id']}/reopen",
-            deadline_s,
-            reopen={"generation": members["generation"]},
-        )
+        session_id = self._session_id = members["session_id"]
+        try:
+            self._requests.ask(
+                "POST",
+                f"/sessions/{session_id}/reopen",
+                deadline_s,
+                reopen={"generation": members["generation"]},
+            )
+        except errors.RequestRejected as exc:
+            if exc.code != codes.SESSION_CLOSED:
+                raise
+            found = _view(self._show(session_id, deadline_s))
+            # Its notification says why it has ended, if not by that loss.
+            if found.state not in states.TERMINAL or (
+                found.reason in codes.REOPENABLE
+            ):
+                raise
         return {}
 
     _OPERATIONS: ClassVar[

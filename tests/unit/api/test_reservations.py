@@ -4,6 +4,7 @@
 
 import pytest
 
+from fpgapool.conductor.decisions.calendar import book
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
@@ -129,6 +130,75 @@ def test_nonsense_is_refused(world, members, status, code):
     found = create(world, fakes.ADMIN, status, **members)
     assert found["code"] == code
     assert not world.conductor.calendar.entries
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"name": "n" * 10_000}, codes.INVALID_REQUEST),
+        ({"name": "n" * 65}, codes.INVALID_RESERVATION),
+        ({"name": "a\nb"}, codes.INVALID_REQUEST),
+        ({"name": "a\x00"}, codes.INVALID_REQUEST),
+        ({"name": ""}, codes.INVALID_REQUEST),
+        ({"grace_s": -1}, codes.INVALID_RESERVATION),
+        ({"grace_s": None}, codes.INVALID_REQUEST),
+        ({"end_at": fakes.RESERVED["start_at"]}, codes.INVALID_RESERVATION),
+        ({"start_at": "2023-11-14T22:12:19"}, codes.INVALID_RESERVATION),
+        ({"host_uuids": ["h"] * 101}, codes.INVALID_REQUEST),
+        ({"repeat": "day", "end_at": "2023-11-16T09:00:00"}, None),
+        ({"start_at": "2023-11-15T08:00:00+99:00"}, None),
+        ({"start_at": "0001-01-01T00:00:00+23:59"}, None),
+        ({"end_at": "9999-12-31T23:59:59-23:59"}, None),
+    ],
+)
+def test_bad_changes_change_nothing(world, members, code):
+    path = f"{PATH}/{create(world)['id']}"
+    before = world.ask("GET", path, fakes.MEMBER).json
+    wanted = (400, code or codes.INVALID_RESERVATION)
+    body = {"reservation": members}
+    assert world.error("PATCH", path, fakes.MEMBER, body=body) == wanted
+    assert world.ask("GET", path, fakes.MEMBER).json == before
+    assert create(world, status=400, **members)["code"] == wanted[1]
+    assert len(world.conductor.calendar.entries) == 1
+
+
+def test_very_many_hosts_are_not_read(world):
+    body = {"reservation": {**fakes.RESERVED, "host_uuids": ["h"] * 100_000}}
+    found = world.error("POST", PATH, fakes.MEMBER, body=body)
+    assert found == (413, codes.BODY_TOO_LARGE)
+
+
+def test_the_same_host_may_be_named_again(world):
+    hosts = world.ask("GET", "/v1/hosts", fakes.ADMIN).json["hosts"]
+    uuid = hosts[0]["uuid"]
+    made = create(world, fakes.ADMIN, host_uuids=[uuid] * 100)
+    assert made["host_uuids"] == [uuid]
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 400])
+@pytest.mark.parametrize("name", ["grace_s", "slots", "times"])
+def test_numbers_may_be_too_large(world, name, number):
+    path = f"{PATH}/{create(world)['id']}"
+    body = f'{{"reservation": {{"{name}": {number}}}}}'.encode()
+    found = world.error("PATCH", path, fakes.MEMBER, body=body)
+    assert found == (400, codes.INVALID_RESERVATION)
+
+
+def test_times_have_offsets(world):
+    """A day that recurs has 24 hours, whatever clocks do there."""
+    found = create(
+        world,
+        # The day before clocks change in Berlin.
+        start_at="2024-03-30T08:00:00+01:00",
+        end_at="2024-03-30T10:00:00+02:00",
+        repeat="day",
+        times=2,
+    )
+    assert found["start_at"] == "2024-03-30T07:00:00.000000Z"
+    assert found["end_at"] == "2024-03-30T08:00:00.000000Z"
+    (entry,) = world.conductor.calendar.entries.values()
+    first, second = book.spans_of(entry)
+    assert second.start_s - first.start_s == 24 * 3600
 
 
 def test_members_have_a_quota(world):

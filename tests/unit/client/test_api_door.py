@@ -467,3 +467,52 @@ def test_a_client_connects_early_if_the_api_says_how(newest) -> None:
     assert isinstance(found, view.SessionView)
     assert found.state == "PREPARING"
     assert waiting._is_next(found) is (newest == "1.3")
+
+
+class Ended:
+    """An API whose session has ended while its client had no slot."""
+
+    def __init__(self, state: str, reason: str) -> None:
+        self.session = {
+            **SESSION,
+            "id": "first",
+            "state": state,
+            "reason": reason,
+            "message": "its end",
+        }
+
+    def request(self, path: str, method: str, **_: object) -> typing.Any:
+        if method == "GET":
+            return _answer(200, {"session": self.session})
+        error = {"code": codes.SESSION_CLOSED, "detail": "it cannot"}
+        return _answer(409, {"errors": [error]})
+
+
+def _reopen_by(api: Ended) -> None:
+    door = apidoor.ApiDoor(api, cancel.CancelToken())
+    seeker = waiting.SlotSeeker(door, {}, cancel.CancelToken(), None)
+    lost = view.SessionView("first", "ACTIVE", generation=3)
+    seeker.reopen(lost, 0, 0, channel.deadline_after(TIMEOUT_S))
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("REJECTED", codes.BUDGET_EXHAUSTED),
+        ("EXPIRED", codes.DEADLINE_PASSED),
+        ("CANCELLED", codes.CANCELLED_BY_CLIENT),
+    ],
+)
+def test_a_session_that_ended_without_a_slot_says_why(state, reason) -> None:
+    with pytest.raises(waiting.Ended) as caught:
+        _reopen_by(Ended(state, reason))
+    assert caught.value.view.ending == (reason, "its end")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), [("ACTIVE", ""), ("FAILED", codes.WORKER_LOST)]
+)
+def test_a_session_that_lost_its_slot_for_good_says_so(state, reason) -> None:
+    with pytest.raises(errors.RequestRejected) as caught:
+        _reopen_by(Ended(state, reason))
+    assert caught.value.code == codes.SESSION_CLOSED

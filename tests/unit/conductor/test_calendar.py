@@ -11,6 +11,7 @@ from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.calendar import book
+from fpgapool.conductor.decisions.calendar import keeping
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.db import calendar as stored
@@ -410,6 +411,38 @@ def test_a_project_has_so_many_times() -> None:
     assert send(pool, id_, {"times": 8}, exempt=False) is not None
 
 
+@pytest.mark.parametrize(
+    ("change", "is_more"),
+    [
+        ({"end_s": 200 * DAY_S}, True),
+        ({"start_s": 1900.0}, True),
+        ({"start_s": 3000.0, "end_s": 3600.0}, True),
+        ({"repeat": "day"}, True),
+        ({"accelerator": "aes"}, True),
+        ({"host_uuids": [OTHER]}, True),
+        ({"slots": 3}, True),
+        ({"start_s": 2100.0}, False),
+        ({"end_s": 2500.0}, False),
+        ({"slots": 1}, False),
+        ({"name": "mine", "grace_s": 0}, False),
+        ({}, False),
+    ],
+)
+def test_who_has_more_than_its_quota_gets_no_more(
+    change: dict[str, object], is_more: bool
+) -> None:
+    """What an administrator has reserved for it is all that it has."""
+    pool = make_pool(4, 4)
+    id_ = reserve(pool)
+    answer = send(pool, id_, change, exempt=False)
+    if not is_more:
+        assert answer is None
+        return
+    assert isinstance(answer, Exception)
+    assert answer.code == codes.QUOTA_EXCEEDED
+    assert send(pool, id_, change) is None
+
+
 def test_a_row_that_databases_do_not_take_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -478,6 +511,51 @@ def test_what_is_used_is_not_released() -> None:
     assert (found.used_slot_s, found.unused_slot_s) == (250.0, 250.0)
 
 
+def test_time_without_working_slots_is_not_time_without_use() -> None:
+    pool = make_pool(2)
+    id_ = reserve(pool, grace_s=100.0, length_s=3000.0)
+    pool.tick(1001.0)
+    pool.report()
+    _disable(pool, HOST)
+    for _ in range(3):
+        pool.tick(100.0)
+        pool.report()
+    assert state(pool, id_) == reservation.FAILED
+    _disable(pool, HOST, back=True)
+    pool.tick(1.0)
+    assert state(pool, id_) == reservation.ACTIVE
+    pool.tick(99.0)
+    assert state(pool, id_) == reservation.ACTIVE
+    pool.tick(1.0)
+    assert state(pool, id_) == reservation.RELEASED
+
+
+def test_time_without_a_leader_is_not_time_without_use() -> None:
+    pool = make_pool(2)
+    id_ = reserve(pool, grace_s=100.0, length_s=3000.0)
+    pool.tick(1001.0)
+    assert state(pool, id_) == reservation.ACTIVE
+    pool.now += 500.0
+    pool.boot_conductor()
+    pool.report()
+    assert state(pool, id_) == reservation.ACTIVE
+    pool.tick(100.0)
+    assert state(pool, id_) == reservation.RELEASED
+    # What was released stays so.
+    pool.boot_conductor()
+    assert state(pool, id_) == reservation.RELEASED
+
+
+def test_a_grace_that_is_longer_than_it_releases_nothing() -> None:
+    pool = make_pool(2)
+    id_ = reserve(pool, grace_s=reservation.HORIZON_S)
+    pool.tick(1001.0)
+    pool.tick(598.0)
+    assert state(pool, id_) == reservation.ACTIVE
+    pool.tick(2.0)
+    assert state(pool, id_) == reservation.ENDED
+
+
 def test_it_is_extended_cut_short_and_moved() -> None:
     pool = make_pool(2)
     id_ = reserve(pool)
@@ -523,6 +601,48 @@ def test_slots_of_a_board_that_fails_are_replaced() -> None:
     _disable(pool, others, back=True)
     pool.tick(1.0)
     assert state(pool, id_) == reservation.ACTIVE
+
+
+def test_those_without_hope_do_not_keep_others_from_slots() -> None:
+    most = keeping._MOVED_AT_ONCE
+    pool = make_pool(most + 1, 4)
+    device_id = identity.device_id(HOST, "board0")
+    for _ in range(most):
+        reserve(pool, slots=1, device_id=device_id)
+    late = reserve(pool, slots=1)
+    bound = entry(pool, late).bound
+    assert pool.memory.registry.slots[bound[0]].host.uuid == HOST
+    filler = reserve(pool, slots=4, host_uuids=[OTHER])
+    _disable(pool, HOST)
+    for _ in range(3):
+        pool.tick(1.0)
+        pool.report()
+    assert state(pool, late) == reservation.AT_RISK
+    # There are slots now, and all take turns in two seconds.
+    assert send(pool, filler, None) is None
+    for _ in range(2):
+        pool.tick(1.0)
+        pool.report()
+    assert state(pool, late) == reservation.SCHEDULED
+
+
+def test_who_has_just_lost_slots_comes_first() -> None:
+    most = keeping._MOVED_AT_ONCE
+    pool = make_pool(3 * most, 4)
+    device_id = identity.device_id(HOST, "board0")
+    for _ in range(3 * most):
+        reserve(pool, slots=1, device_id=device_id)
+    late = reserve(pool, slots=1, host_uuids=[OTHER])
+    _disable(pool, HOST)
+    pool.tick(1.0)
+    pool.report()
+    (slot_id,) = entry(pool, late).bound
+    slot = pool.agents[OTHER].slots[pool.memory.registry.slots[slot_id].number]
+    slot.state = states.SLOT_FAULTY
+    pool.report()
+    pool.tick(1.0)
+    assert state(pool, late) == reservation.SCHEDULED
+    assert entry(pool, late).bound != (slot_id,)
 
 
 def test_it_ends_earlier_though_its_slots_do_not_work() -> None:
@@ -686,3 +806,75 @@ def test_those_that_are_over_are_forgotten(
     pool.tick(reservation.KEPT_S)
     assert not pool.memory.calendar.entries
     assert pool.ask.calendar.counts() == dict.fromkeys(reservation.STATES, 0)
+
+
+def test_a_project_does_not_push_out_what_others_have_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(book, "_MOST_OVER", 4)
+    pool = make_pool(4)
+    others = [
+        reserve(pool, -59.0, 60.0, project_id="q", slots=1) for _ in range(2)
+    ]
+    pool.tick(2.0)
+    mine = []
+    for _ in range(6):
+        mine.append(reserve(pool, -59.0, 60.0, slots=1))
+        pool.tick(2.0)
+    assert list(pool.memory.calendar.entries) == [*others, *mine[-2:]]
+    pool.boot_conductor()
+    assert set(pool.memory.calendar.entries) == {*others, *mine[-2:]}
+
+
+def test_one_that_has_just_begun_may_be_made() -> None:
+    pool = make_pool(2)
+    id_ = reserve(pool, -1.0)
+    assert state(pool, id_) == reservation.ACTIVE
+    assert refused(pool, start_s=pool.now - 61.0) == codes.INVALID_RESERVATION
+    later = reserve(pool)
+    answer = send(pool, later, {"start_s": pool.now - 61.0})
+    assert isinstance(answer, Exception)
+    assert answer.code == codes.INVALID_RESERVATION
+
+
+def test_times_may_touch_and_not_overlap() -> None:
+    pool = make_pool(1)
+    id_ = reserve(pool, 1000.0, DAY_S, slots=1, repeat="day", times=3)
+    answer = send(pool, id_, {"end_s": entry(pool, id_).end_s + 1.0})
+    assert isinstance(answer, Exception)
+    assert answer.code == codes.INVALID_RESERVATION
+    pool.tick(1001.0)
+    for left in (2, 1):
+        pool.tick(DAY_S)
+        pool.report()
+        found = entry(pool, id_)
+        assert (found.state, found.times) == (reservation.ACTIVE, left)
+
+
+def test_what_is_deleted_does_not_change_any_more() -> None:
+    pool = make_pool(2)
+    id_ = reserve(pool)
+    assert send(pool, id_, None) is None
+    for wanted in (None, {"name": "x"}):
+        answer = send(pool, id_, wanted, project_id="")
+        assert isinstance(answer, exception.ReservationNotFound)
+    # Its slots are free for others.
+    assert reserve(pool)
+
+
+def test_slots_that_are_removed_are_replaced() -> None:
+    pool = make_pool(2, 2)
+    id_ = reserve(pool, slots=2)
+    first = pool.memory.registry.slots[entry(pool, id_).bound[0]].host.uuid
+    for host_uuid in (first, ({HOST, OTHER} - {first}).pop()):
+        bound = entry(pool, id_).bound
+        pool.agents[host_uuid].slots.clear()
+        pool.report()
+        pool.tick(1.0)
+        if host_uuid == first:
+            assert state(pool, id_) == reservation.SCHEDULED
+            assert not set(bound) & set(entry(pool, id_).bound)
+    # None are left; what is reserved can still be renamed and deleted.
+    assert state(pool, id_) == reservation.AT_RISK
+    assert send(pool, id_, {"name": "still"}) is None
+    assert send(pool, id_, None) is None

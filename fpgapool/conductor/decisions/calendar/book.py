@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
 import math
@@ -33,15 +34,8 @@ _MOVABLE_SPANS = 2000
 # So many that are over are kept.
 _MOST_OVER = 1000
 
-# What its slots depend on, besides its ends.
-_PLACED_BY = (
-    "accelerator",
-    "slots",
-    "start_s",
-    "repeat",
-    "host_uuids",
-    "device_id",
-)
+# What its slots depend on, besides their number and its times.
+_PLACED_BY = ("accelerator", "repeat", "host_uuids", "device_id")
 
 #: States in which its slots are the owner's.
 _RUNNING = (reservation.ACTIVE, reservation.FAILED)
@@ -152,7 +146,7 @@ class Calendar:
             self.plan.forget(entry.id)
         try:
             # Slots that do not work now are no reason against having less.
-            if former is not None and _is_within(entry, former):
+            if former is not None and _keeps_slots(entry, former):
                 changed = [entry]
             else:
                 changed = self._placed(entry, fitting, slots)
@@ -300,17 +294,26 @@ class Calendar:
         self._numbers.give_back(entry.number)
 
     def outdated(self, now: float) -> list[stored.Reservation]:
-        """Return those that are over and need not be kept any longer."""
+        """Return those that are over and need not be kept any longer.
+
+        If there are too many, the project that has most loses its oldest.
+        """
         over = sorted(
             (one for one in self.entries.values() if one.is_over),
             key=lambda one: one.over_at,
         )
-        surplus = len(over) - _MOST_OVER
-        return [
-            one
-            for place, one in enumerate(over)
-            if place < surplus or one.over_at + reservation.KEPT_S <= now
+        found = [
+            one for one in over if one.over_at + reservation.KEPT_S <= now
         ]
+        kept = over[len(found) :]
+        of_projects: dict[str, collections.deque[stored.Reservation]] = {}
+        for one in kept:
+            of_projects.setdefault(one.project_id, collections.deque()).append(
+                one
+            )
+        for _ in range(len(kept) - _MOST_OVER):
+            found.append(max(of_projects.values(), key=len).popleft())
+        return found
 
     # -- what it means for slots -------------------------------------------
 
@@ -361,15 +364,28 @@ def _wanted(
     return plans.Wanted(entry.id, spans_of(entry), entry.slots, fitting)
 
 
-def _is_within(entry: stored.Reservation, former: stored.Reservation) -> bool:
-    """Return whether a change asks for nothing that it has not had."""
+def asks_more(entry: stored.Reservation, former: stored.Reservation) -> bool:
+    """Return whether a change asks for anything that it has not had."""
     return (
-        entry.end_s <= former.end_s
-        and entry.times <= former.times
-        and all(
-            getattr(entry, name) == getattr(former, name)
+        entry.slots > former.slots
+        or entry.times > former.times
+        or entry.start_s < former.start_s
+        or entry.end_s > former.end_s
+        or any(
+            getattr(entry, name) != getattr(former, name)
             for name in _PLACED_BY
         )
+    )
+
+
+def _keeps_slots(
+    entry: stored.Reservation, former: stored.Reservation
+) -> bool:
+    """Return whether a change leaves a reservation the slots that it has."""
+    return (
+        entry.slots == former.slots
+        and entry.start_s == former.start_s
+        and not asks_more(entry, former)
     )
 
 

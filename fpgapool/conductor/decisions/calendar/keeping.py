@@ -32,6 +32,8 @@ LOG = logging.getLogger(__name__)
 # Used and unused time is stored so often.
 _STORED_EVERY_S = 60.0
 _RUNNING = (reservation.ACTIVE, reservation.FAILED)
+# States in which it has fewer slots than promised.
+_SHORT = (reservation.AT_RISK, reservation.FAILED)
 # Reservations without enough slots for which others are sought in one tick.
 _MOVED_AT_ONCE = 16
 
@@ -54,12 +56,18 @@ class CalendarKeeping(parts.Room):
     _trusts_until: float = dataclasses.field(default=-math.inf, init=False)
     _looked_at: float = dataclasses.field(default=math.inf, init=False)
     _stored_at: float = dataclasses.field(default=-math.inf, init=False)
+    #: The next of those without enough slots for which others are sought.
+    _turn: int = dataclasses.field(default=0, init=False)
 
     def restore(self) -> None:
         """Tell the core what a former leader has promised."""
         now = self._clock.now
         self._trusts_until = now + 2 * self._settings.report_timeout_s
         self._looked_at = self._stored_at = now
+        for entry in self._calendar.live():
+            # Nobody could use its slots without a leader.
+            if entry.state in _RUNNING:
+                entry.used_at = now
         self.look()
 
     # -- changes -----------------------------------------------------------
@@ -165,6 +173,8 @@ class CalendarKeeping(parts.Room):
     def _check_quota(self, entry: stored.Reservation) -> None:
         quota = self._quotas.of(entry.project_id)
         former = self._calendar.entries.get(entry.id)
+        if former is not None and not book.asks_more(entry, former):
+            return
         others = [
             one
             for one in self._calendar.live()
@@ -173,9 +183,8 @@ class CalendarKeeping(parts.Room):
         for name in "slots", "times":
             limit: int | None = getattr(quota, f"reservation_{name}")
             wanted: int = getattr(entry, name)
-            more = former is None or wanted > getattr(former, name)
             used = sum(getattr(one, name) for one in others)
-            if limit is not None and more and used + wanted > limit:
+            if limit is not None and used + wanted > limit:
                 raise admission.Rejected(
                     codes.QUOTA_EXCEEDED,
                     f"the project has reserved {used} {name} besides these"
@@ -275,13 +284,13 @@ class CalendarKeeping(parts.Room):
             stores = now - self._stored_at >= _STORED_EVERY_S
             if stores:
                 self._stored_at = now
-            moved = 0
+            works = {one.id: self.working(one) for one in calendar.live()}
+            moved = self._to_move(works)
             for entry in calendar.live():
                 self._count(entry, passed_s)
                 before = _durable(entry)
-                working = self.working(entry)
-                if len(working) < entry.slots and moved < _MOVED_AT_ONCE:
-                    moved += 1
+                working = works[entry.id]
+                if entry.id in moved:
                     working = self._move(entry, working)
                 entry.working = len(working)
                 self._advance(entry)
@@ -297,6 +306,28 @@ class CalendarKeeping(parts.Room):
         if told != self._told:
             self._told = told
             self._link.tell(told)
+
+    def _to_move(self, works: Mapping[str, frozenset[int]]) -> set[str]:
+        """Return the reservations for which other slots are sought now.
+
+        Those that have just lost slots come first; the others take turns.
+
+        :param works: the working slots of each reservation.
+        """
+        lost: list[str] = []
+        known: list[str] = []
+        for id_, working in works.items():
+            entry = self._calendar.entries[id_]
+            if len(working) < entry.slots:
+                (known if entry.state in _SHORT else lost).append(id_)
+        found = lost[:_MOVED_AT_ONCE]
+        if known:
+            first = self._turn % len(known)
+            in_turn = known[first:] + known[:first]
+            left = _MOVED_AT_ONCE - len(found)
+            found += in_turn[:left]
+            self._turn = first + left
+        return set(found)
 
     def _move(
         self, entry: stored.Reservation, working: frozenset[int]
@@ -323,7 +354,7 @@ class CalendarKeeping(parts.Room):
         )
         entry.used_slot_s += held * passed_s
         entry.unused_slot_s += max(entry.working - held, 0) * passed_s
-        if held:
+        if held or entry.working < entry.slots:
             entry.used_at = self._clock.now
 
     def _is_used(
@@ -361,9 +392,8 @@ class CalendarKeeping(parts.Room):
 
     def _note(self, entry: stored.Reservation) -> None:
         """Log a new state, whose row makes a notification."""
-        bad = (reservation.AT_RISK, reservation.FAILED)
         LOG.log(
-            logging.WARNING if entry.state in bad else logging.INFO,
+            logging.WARNING if entry.state in _SHORT else logging.INFO,
             "Reservation %s of project %s is %s",
             entry.id,
             entry.project_id,
