@@ -13,6 +13,10 @@ from fpgapool.vocabulary import codes
 #: Interval at which a connected session is checked.
 INTERVAL_S = 0.25
 
+#: How many times its claim a session may process whose input comes over a
+#: link, before others may take its slot.
+FOLLOWER_CLAIMS = 16
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
@@ -96,16 +100,16 @@ class Watch:
     def beyond_claim(self) -> bool:
         """Whether the input exceeds the claim, including its tolerance.
 
-        The later stages of a chain cannot: nobody knows how much the one
-        before returns, and that one keeps its claim. If one of them left its
-        slot, the others would keep theirs for nothing.
+        The later stages of a chain may have many times as much: nobody knows
+        how much the one before returns, and that one keeps its claim. If one
+        of them left its slot, the others would keep theirs for nothing. But
+        any client can order a link, and be the other end of it, so there is
+        an end to this, too.
         """
         limit_bytes = self._limits.claim_limit_bytes
-        return (
-            bool(limit_bytes)
-            and self._input_bytes > limit_bytes
-            and not self._last.follows
-        )
+        if self._last.follows:
+            limit_bytes *= FOLLOWER_CLAIMS
+        return bool(limit_bytes) and self._input_bytes > limit_bytes
 
     def look(self, progress: Progress, now: float) -> tuple[str, str] | None:
         """Compare the session with its limits.

@@ -11,8 +11,13 @@ whose job would start first has the turn.
 A user is charged when it gets a slot, so jobs that leave the queue cost
 nothing. What a user could not use is lost: its next job starts no earlier than
 those of the others.
+
+A user's tag is kept while it is later than the virtual time, which stands
+still as long as new users come. So of the users that do not wait, only those
+whose tags are latest are kept.
 """
 
+import heapq
 from collections import abc
 
 from fpgapool.core import model
@@ -24,6 +29,10 @@ Rank = tuple[int, str]
 
 # Number of tags of absent users above which they are searched for old ones.
 _FEW = 64
+#: How many tags of absent users a search leaves.
+MOST_ABSENT = 1024
+# Virtual time after which it begins anew, so that a byte still counts.
+_LATEST_BYTES = 2.0**50
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -188,6 +197,8 @@ class Users:
         meter.tag_bytes = start_bytes + cost_bytes
         self._last_place += 1
         meter.place = self._last_place
+        if self._starts.get(priority, 0.0) > _LATEST_BYTES:
+            self._begin_anew(priority)
         self._present(user)
 
     def take_back(self, user: str) -> None:
@@ -214,6 +225,19 @@ class Users:
         if shown:
             self._order.add(self._key(rank, meter))
 
+    def _begin_anew(self, priority: int) -> None:
+        """Let the virtual time of a priority begin again at 0."""
+        passed_bytes = self._starts.pop(priority)
+        moved = [key for key in self._order if key[0] == -priority]
+        for key in moved:
+            self._order.remove(key)
+        for rank, meter in self._meters.items():
+            if rank[0] == priority:
+                meter.tag_bytes -= passed_bytes
+        for key in moved:
+            rank = (priority, key[3])
+            self._order.add(self._key(rank, self._meters[rank]))
+
     # -- order -------------------------------------------------------------
 
     def _key(self, rank: Rank, meter: _Meter) -> ordered.Key:
@@ -235,17 +259,19 @@ class Users:
                 self._order.add(self._key(rank, self._meters[rank]))
 
     def _sweep(self) -> None:
-        """Forget absent users who owe nothing, once they are many."""
+        """Forget absent users who owe nothing, or least, if they are many."""
         if len(self._meters) < self._swept_at:
             return
         starts = self._starts
-        self._meters = {
-            rank: meter
-            for rank, meter in self._meters.items()
-            if meter.waits
-            or (
-                self.rule.in_turns
-                and meter.tag_bytes > starts.get(rank[0], 0.0)
-            )
-        }
-        self._swept_at = 2 * len(self._meters) + _FEW
+        kept: dict[Rank, _Meter] = {}
+        owed: list[tuple[float, Rank]] = []
+        for rank, meter in self._meters.items():
+            owed_bytes = meter.tag_bytes - starts.get(rank[0], 0.0)
+            if meter.waits:
+                kept[rank] = meter
+            elif self.rule.in_turns and owed_bytes > 0.0:
+                owed.append((owed_bytes, rank))
+        for _, rank in heapq.nlargest(MOST_ABSENT, owed):
+            kept[rank] = self._meters[rank]
+        self._meters = kept
+        self._swept_at = 2 * len(kept) + _FEW

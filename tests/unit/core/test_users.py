@@ -16,6 +16,7 @@ from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import standing
 from fpgapool.core.queues import sharing
+from fpgapool.core.queues import users as project_users
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from tests.harness import pool_invariants
@@ -209,6 +210,34 @@ def test_a_larger_job_costs_more_turns() -> None:
     submit(pool, "aaaa", claimed_bytes=300 * MB)
     submit(pool, "bbbbbbbbb", claimed_bytes=100 * MB)
     assert serve(pool, 8) == "bbbabbba"
+
+
+def test_claims_without_end_leave_turns_as_exact_as_before() -> None:
+    """A sum of 10**24 as a float is a multiple of 134 MB."""
+    pool = make_pool()
+    submit(pool, "ccc", claimed_bytes=1e24)
+    assert serve(pool, 1) == "c"
+    submit(pool, "a" * 9, claimed_bytes=60 * MB)
+    submit(pool, "b" * 9, claimed_bytes=120 * MB)
+    assert serve(pool, 7).count("b") >= 2
+
+
+def test_no_more_than_some_users_are_remembered() -> None:
+    """Each of them owes, as the virtual time stands still."""
+    most = project_users.MOST_ABSENT
+    known = project_users.Users(IN_TURNS)
+    known.give((0, "keeper"), 1.0, in_turn=True)
+    for number in range(5 * most):
+        rank = (0, f"user-{number}")
+        known.join(rank)
+        known.give(rank, GB if number else 2 * GB, in_turn=True)
+        known.leave(rank)
+        known.take_back(rank[1])
+    assert len(known._meters) < 3 * most
+    # Who owes most is not forgotten.
+    known.join((0, "user-0"))
+    known.join((0, "new"))
+    assert list(known.in_turn()) == [(0, "new"), (0, "user-0")]
 
 
 def test_jobs_that_leave_the_queue_cost_nothing() -> None:
