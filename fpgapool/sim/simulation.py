@@ -213,7 +213,7 @@ def _all_outcomes(
             place,
             f"{len(simulation.waiting)} jobs would wait forever (first: job "
             f"{min(simulation.waiting)}); change the strategy's options so "
-            "that jobs may leave their hosts",
+            "that jobs may leave their hosts, or give sets fewer jobs",
         )
     for job in scenario.jobs:
         if job.id not in simulation.outcomes:

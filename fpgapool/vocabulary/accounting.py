@@ -34,6 +34,8 @@ QUOTAS: typing.Final = {
     "reservation_times": "Times of the project's reservations that have not"
     " ended; one that recurs counts each time.",
 }
+#: Those that are 1 or 0 and limit nothing.
+SWITCHES: typing.Final = frozenset({"user_turns"})
 #: Versions of the REST API from which on it has a resource that 1.0 has not.
 QUOTAS_SINCE: typing.Final = {
     "live_per_user": (1, 3),
@@ -170,7 +172,8 @@ SHARE = fields.Fields(
     _known(
         "at_limit",
         fields.FLAG,
-        "Whether these are all that its quota of sessions allows.",
+        "Whether these are all that its quota of sessions, or its budget,"
+        " allows.",
     ),
     _known(
         "waiting", fields.COUNT, "Sessions of the project that wait for slots."
@@ -346,7 +349,7 @@ def share_sentences(share: Mapping[str, typing.Any]) -> Iterator[str]:
     else:
         yield from _turn_sentences(share)
     if share["at_limit"]:
-        yield "It has all slots that its quota of sessions allows."
+        yield "It has all slots that its quota of sessions, or budget, allows."
     if share["session"] is not None:
         yield _before_sentence(share["session"])
         yield from _user_sentences(share["session"])

@@ -166,6 +166,11 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
             raise Invalid(f"{name} is required")
     found = {**DEFAULTS, **given}
     _check_texts(found)
+    if found["repeat"] != NEVER and given.get("times") is None:
+        raise Invalid(
+            "a reservation that recurs needs times: how often it begins, the"
+            f" first time included; {MAX_TIMES} at most"
+        )
     found["slots"] = _whole(found, "slots", 1, MAX_SLOTS)
     found["times"] = _whole(found, "times", 1, MAX_TIMES)
     for name in "start_s", "end_s":
@@ -229,13 +234,13 @@ def _check_times(found: Mapping[str, Any]) -> None:
     start_s, end_s = found["start_s"], found["end_s"]
     period_s = PERIODS_S[found["repeat"]]
     if end_s <= start_s:
-        raise Invalid("it must end after its start")
+        raise Invalid("the reservation must end after its start")
     if end_s - start_s < MIN_LENGTH_S:
-        raise Invalid(f"it must last {MIN_LENGTH_S:g} s at least")
+        raise Invalid(f"the reservation must last {MIN_LENGTH_S:g} s at least")
     if not period_s and found["times"] != 1:
-        raise Invalid("times needs repeat, day or week")
+        raise Invalid("times above 1 need repeat, day or week")
     if period_s and end_s - start_s > period_s:
-        raise Invalid("it must end before it begins again")
+        raise Invalid("the reservation must end before it begins again")
 
 
 def _whole(found: Mapping[str, Any], name: str, least: int, most: int) -> int:

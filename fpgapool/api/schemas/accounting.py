@@ -50,10 +50,22 @@ SHOW_DEFAULTS = common.record(
         **_described(common.record(limit=_SHOWN_LIMIT, source=_SOURCE)),
     )
 )
+_SWITCH: common.Schema = {
+    **_LIMIT,
+    "maximum": 1,
+    "description": "-1 counts as 0.",
+}
 UPDATE_QUOTA = common.record(
     quota={
         **common.record(
-            optional=accounting.QUOTAS, **_described(common.nullable(_LIMIT))
+            optional=accounting.QUOTAS,
+            **_described(common.nullable(_LIMIT))
+            | {
+                resource: common.described(
+                    common.nullable(_SWITCH), accounting.QUOTAS[resource]
+                )
+                for resource in accounting.SWITCHES
+            },
         ),
         "minProperties": 1,
         "description": "Omitted limits do not change; null resets a limit to"

@@ -327,6 +327,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             f"unexpected argument {unknown[0]!r} after FILE: one file at a"
             " time is taken"
         )
+    if found.file == PLUS:
+        made.error(f"name a stage after the {PLUS}")
     stages = (found.accelerator or "").split(f" {PLUS} ")
     found.stages = tuple(stages) if len(stages) > 1 else ()
     return found

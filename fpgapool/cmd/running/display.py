@@ -14,6 +14,7 @@ from typing import Self
 from fpgapool import client
 from fpgapool.client import shown
 from fpgapool.cmd.running import arguments as command_line
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session
 from fpgapool.vocabulary import states
 from fpgapool.vocabulary import units
@@ -109,6 +110,8 @@ def _state_text(view: client.SessionView) -> str:
     text = view.state.lower()
     if view.state == states.QUEUED:
         text = _waiting_text(view)
+    if view.reason == codes.SET_WAITS:
+        return f"{text}: {view.message}"
     if view.reason:
         text += f": {view.message or view.reason}; trying another"
     return text

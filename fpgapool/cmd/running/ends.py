@@ -68,7 +68,10 @@ def _named(path: str | None, option: str, standard: TextIO | None) -> str:
     descriptor = _descriptor(standard)
     # Reject a terminal, and /dev/null, which daemons have.
     if descriptor is None or stat.S_ISCHR(os.fstat(descriptor).st_mode):
-        raise command_line.UsageError(f"{option} is required")
+        raise command_line.UsageError(
+            f"{option} is required, as there is no pipe; in a chain the file"
+            " comes after the last stage"
+        )
     return command_line.STANDARD
 
 

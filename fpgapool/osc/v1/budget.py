@@ -86,6 +86,7 @@ class ShowBudget(base.ShowCommand):
     def act(self, parsed_args: argparse.Namespace) -> sdk.Budget:
         if parsed_args.project is not None:
             return self.client.get_budget(_id(self, parsed_args))
+        projects.check_own(parsed_args)
         for found in self.client.budgets():
             return found
         raise exceptions.CommandError("your project has no budget")

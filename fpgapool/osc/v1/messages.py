@@ -43,7 +43,8 @@ def _of_answer(error: exceptions.HttpException) -> str:
         text += f"; see 'openstack fpga {_LISTS[code]}'"
     elif error.response.status_code >= 500:
         text += f"; search the service's log for {found['request_id']}"
-    if error.response.status_code in (429, 503):
+    # The text of the former says when its budget refills.
+    if code != "BUDGET_EXHAUSTED" and error.response.status_code in (429, 503):
         after_s = error.response.headers.get("Retry-After", "a few")
         text += f"; try again in {after_s} s"
     return f"{text} ({code})"

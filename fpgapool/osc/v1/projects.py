@@ -142,6 +142,19 @@ def _find_id(
     return str(found.id)
 
 
+def check_own(parsed_args: argparse.Namespace) -> None:
+    """Check the options of a command that names no project.
+
+    :raises CommandError: if there are options that need one.
+    """
+    # The parser also reads ``--project`` as the beginning of the first.
+    if parsed_args.project_domain or parsed_args.force_project:
+        raise exceptions.CommandError(
+            "--project-domain and --force-project need a project: name it"
+            " last, without an option"
+        )
+
+
 def find_ids(
     connection: Any, names: list[str], parsed_args: argparse.Namespace
 ) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Callable
 from collections.abc import Mapping
 
 from osc_lib import exceptions
@@ -26,6 +27,9 @@ _limit = arguments.number(
 )
 
 
+_switch = arguments.number(int, "0 or 1", 0, 1)
+
+
 def _byte_limit(text: str) -> float:
     with contextlib.suppress(argparse.ArgumentTypeError):
         text = str(base.size_bytes(text))
@@ -44,6 +48,20 @@ _PROJECT = (
     base.positional("project", "the project (name or ID)"),
     *projects.OPTIONS,
 )
+
+
+def _parser(resource: str) -> Callable[[str], float]:
+    if resource in accounting.SWITCHES:
+        return _switch
+    return _byte_limit if _is_size(resource) else _limit
+
+
+def _limit_text(resource: str) -> str:
+    if resource in accounting.SWITCHES:
+        return accounting.QUOTAS[resource].rpartition(";")[0]
+    return f"limit: {_of(resource)}; -1 means unlimited" + (
+        "; accepts suffixes such as G and Gi" * _is_size(resource)
+    )
 
 
 def _of(resource: str) -> str:
@@ -74,6 +92,7 @@ class ShowQuota(base.Command, command.Lister):
         if parsed_args.default:
             found = self.client.get_default_quota()
         elif parsed_args.project is None:
+            projects.check_own(parsed_args)
             found = self.client.get_quota()
         else:
             found = self.client.get_quota(_project_id(self, parsed_args))
@@ -87,9 +106,8 @@ class SetQuota(base.Command, command.Lister):
         *(
             base.option(
                 resource.replace("_", "-"),
-                f"limit: {_of(resource)}; -1 means unlimited"
-                + ("; accepts suffixes such as G and Gi" * _is_size(resource)),
-                type=_byte_limit if _is_size(resource) else _limit,
+                _limit_text(resource),
+                type=_parser(resource),
             )
             for resource in accounting.QUOTAS
         ),
@@ -144,7 +162,7 @@ def _change(
         raise exceptions.CommandError(f"specify at least one of {options}")
     project_id = _project_id(asked, parsed_args)
     for resource, limit in limits.items():
-        if limit == 0:
+        if limit == 0 and resource not in accounting.SWITCHES:
             asked.note(
                 f"{_option(resource)} 0: the project may have none;"
                 f" {accounting.UNLIMITED} means unlimited"

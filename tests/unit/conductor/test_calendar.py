@@ -328,6 +328,7 @@ def test_a_refusal_names_the_next_time_that_fits() -> None:
         ({"times": -(10**400)}, codes.INVALID_RESERVATION),
         ({"repeat": "hourly"}, codes.INVALID_RESERVATION),
         ({"times": 2}, codes.INVALID_RESERVATION),
+        ({"repeat": "day"}, codes.INVALID_RESERVATION),
         ({"repeat": "day", "times": 101}, codes.INVALID_RESERVATION),
         ({"repeat": "week", "times": 100}, codes.INVALID_RESERVATION),
         ({"repeat": "day", "end_s": 90000.0}, codes.INVALID_RESERVATION),
@@ -399,7 +400,7 @@ def test_a_project_has_so_many_times() -> None:
     answer = send(pool, "x", wanted, exempt=False)
     assert isinstance(answer, Exception)
     assert answer.code == codes.QUOTA_EXCEEDED
-    assert "reserved 3 times besides these 3" in str(answer)
+    assert "reserved 3 times, and this reservation has 3" in str(answer)
     assert send(pool, "x", wanted | {"times": 2}, exempt=False) is None
     answer = send(pool, id_, {"times": 4}, exempt=False)
     assert answer.code == codes.QUOTA_EXCEEDED

@@ -105,6 +105,13 @@ def test_the_own_budget(app: fakes.App) -> None:
         app.run(budget.ShowBudget)
 
 
+def test_options_of_a_project_need_one(app: fakes.App) -> None:
+    # The parser completes this to --project-domain.
+    with pytest.raises(Exception, match="need a project"):
+        app.run(budget.ShowBudget, "--project", "research")
+    app.client.budgets.assert_not_called()
+
+
 def test_a_budget_is_deleted(app: fakes.App) -> None:
     app.run(budget.DeleteBudget, "research")
     app.client.delete_budget.assert_called_once_with(PROJECT_ID)

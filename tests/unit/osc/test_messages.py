@@ -24,6 +24,10 @@ from tests.unit.osc import fakes
             " (DEVICE_NOT_FOUND)",
         ),
         (
+            fakes.refusal(429, "BUDGET_EXHAUSTED", "it refills in May", "2"),
+            "it refills in May (BUDGET_EXHAUSTED)",
+        ),
+        (
             fakes.refusal(429, "QUOTA_EXCEEDED", "it is used up", "30"),
             "it is used up; try again in 30 s (QUOTA_EXCEEDED)",
         ),

@@ -55,6 +55,24 @@ def test_the_own_quota_is_shown() -> None:
     }
 
 
+def test_options_of_a_project_need_one() -> None:
+    app = app_with({})
+    # The parser completes this to --project-domain.
+    with pytest.raises(osc_exceptions.CommandError, match="need a project"):
+        app.run(quota.ShowQuota, "--project", "research")
+    app.client.get_quota.assert_not_called()
+
+
+@pytest.mark.parametrize("value", ["2", "-1", "yes"])
+def test_turns_are_on_or_off(
+    value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = app_with({"research": PROJECT_ID})
+    with pytest.raises(SystemExit):
+        app.run(quota.SetQuota, f"--user-turns={value}", "research")
+    assert f"'{value}' is not 0 or 1" in capsys.readouterr().err
+
+
 def test_defaults_are_shown() -> None:
     app = app_with({})
     found = sdk.Quota(sessions={"limit": 64, "source": "default"})

@@ -104,7 +104,7 @@ def test_without_shares_and_at_the_limit() -> None:
     found = said(score=None, at_limit=True, session=None)
     assert found[1:] == [
         "Projects have no fair shares: only the order and limits count.",
-        "It has all slots that its quota of sessions allows.",
+        "It has all slots that its quota of sessions, or budget, allows.",
     ]
 
 

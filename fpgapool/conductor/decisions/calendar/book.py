@@ -167,13 +167,19 @@ class Calendar:
         former = self.entries.get(entry.id)
         moved = former is None or former.start_s != entry.start_s
         if moved and entry.start_s < now - _LATE_S:
-            raise _invalid("it starts in the past")
+            raise _invalid(
+                "the reservation starts in the past; without a start, it"
+                " begins now"
+            )
         last = spans_of(entry)[-1]
         if last.end_s <= now:
-            raise _invalid("it ends in the past")
+            raise _invalid("the reservation ends in the past")
         if last.end_s > now + reservation.HORIZON_S:
             days = reservation.HORIZON_S / 86400
-            raise _invalid(f"its last end is more than {days:g} days ahead")
+            raise _invalid(
+                f"the reservation may end {days:g} days ahead at most, also"
+                " the last time"
+            )
         others = sum(one.times for one in self.live() if one.id != entry.id)
         more = former is None or entry.times > former.times
         if more and others + entry.times > reservation.MAX_SPANS:
@@ -193,8 +199,8 @@ class Calendar:
         if len(wanted.fitting) < entry.slots:
             raise admission.Rejected(
                 codes.RESERVATION_CONFLICT,
-                f"{len(wanted.fitting)} working slots of the pool fit, and it"
-                f" wants {entry.slots}",
+                f"the reservation wants {entry.slots} slots, and"
+                f" {len(wanted.fitting)} working slots of the pool fit",
             )
         found = self.plan.find(wanted, slots.free_from, entry.bound)
         if found is not None:

@@ -187,8 +187,9 @@ class CalendarKeeping(parts.Room):
             if limit is not None and used + wanted > limit:
                 raise admission.Rejected(
                     codes.QUOTA_EXCEEDED,
-                    f"the project has reserved {used} {name} besides these"
-                    f" {wanted}, and its quota reservation_{name} is {limit}",
+                    f"the project's quota reservation_{name} is {limit}; it"
+                    f" has reserved {used} {name}, and this reservation has"
+                    f" {wanted}",
                 )
 
     def _remove(self, entry: stored.Reservation) -> None:

@@ -317,6 +317,27 @@ def test_why_another_slot_is_tried_is_told_each_time(
     ]
 
 
+def test_a_set_that_waits_tries_no_other_slot(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    display.Display(quiet=False).on_state(
+        run.client.SessionView(
+            session_id="s",
+            state="QUEUED",
+            reason="SET_WAITS",
+            message="set one of 2 sessions",
+        )
+    )
+    assert capsys.readouterr().err == (
+        "fpgapool-run: waiting for a slot: set one of 2 sessions\n"
+    )
+
+
+def test_a_chain_names_each_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["gzip", "+"]) == 2
+    assert "name a stage after the +" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
