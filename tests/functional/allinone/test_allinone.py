@@ -173,8 +173,10 @@ def test_scaled_rates_are_told_wherever_rates_are(
             found = client.accelerators(front_door=pool.front_door())
             (copy,) = (one for one in found if one.name == "copy")
             assert copy.description == f"Returns its input unchanged{told}"
-            with urllib.request.urlopen(f"{url}/v1/devices") as answer:
-                (device,) = json.load(answer)["devices"]
+            # The pool knows its boards before its database does.
+            (device,) = waiting.wait_until(
+                lambda: devices_at(url), "rows of the boards"
+            )
             assert device["model"] == model
             browser = urllib.request.Request(
                 url, headers={"Accept": "text/html,*/*;q=0.8"}
@@ -183,6 +185,11 @@ def test_scaled_rates_are_told_wherever_rates_are(
                 assert answer.url == f"{url}/ui/"
             pool.process.send_signal(signal.SIGTERM)
             assert "node2: no boards, front door" in pool.read_output()
+
+
+def devices_at(url: str) -> "list[dict[str, object]]":
+    with urllib.request.urlopen(f"{url}/v1/devices") as answer:
+        return json.load(answer)["devices"]
 
 
 def run(*options: str) -> "subprocess.CompletedProcess[str]":
