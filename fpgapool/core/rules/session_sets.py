@@ -12,8 +12,9 @@ withheld from everybody else for the first set that does not find enough of
 them, and for others only if their accelerators fit no slot that it could have.
 While a set would exceed its project's limit, the project's other jobs wait.
 Nothing is withheld for a set that needs slots which groups keep. A set takes
-no slot before it has all of them, so no two sets wait for each other. The first one is complete as soon as the holders of the slots that it
-needs have left.
+no slot before it has all of them, so no two sets wait for each other. The
+first one is complete as soon as the holders of the slots that it needs have
+left.
 
 Before due sets come sessions that have lost their slots, see
 :mod:`.returns`: others may wait for them.
