@@ -95,6 +95,18 @@ class GroupSlots:
             idle[slot.host.id] -= 1
         return first + later
 
+    def kept(self) -> abc.Iterator[model.SlotId]:
+        """Yield its slots without which it would be below its minimum.
+
+        Those that would leave first are not among them.
+        """
+        able = [hold.slot_id for hold in self.able_to_leave()]
+        spare = len(self.holds) - self.group.min_size
+        going = able[: max(spare, 0)]
+        for slot_id, hold in self.holds.items():
+            if not hold.revoked and slot_id not in going:
+                yield slot_id
+
     def unready(self) -> list[slots.Hold]:
         """Return the slots that are being programmed on hosts that are up."""
         return [
@@ -124,6 +136,7 @@ class Members:
         self._view = view
         self._sets = sets
         sets.refuse_group = self._refuse
+        sets.places.kept = self.kept
         self._queue = queue
         self._outcome = outcome
         self._sizes = sizes
@@ -484,6 +497,21 @@ class Members:
                     for key in group.jobs
                 ):
                     yield group
+
+    def kept(self) -> frozenset[model.SlotId]:
+        """Return the slots that groups give to nobody until they end or get
+        smaller sizes.
+        """
+        return frozenset(
+            slot_id
+            for group_id, known in self.groups.items()
+            if known.holds and not self._is_draining(group_id)
+            for slot_id in known.kept()
+        )
+
+    def _is_draining(self, group_id: model.GroupId) -> bool:
+        status = self._sizes.get(group_id)
+        return status is None or status.state == states.GROUP_DRAINING
 
     # -- accounts ----------------------------------------------------------
 

@@ -11,9 +11,10 @@ their turns: a set that finds slots for all its jobs gets them. Slots are
 withheld from everybody else for the first set that does not find enough of
 them, and for others only if their accelerators fit no slot that it could have.
 While a set would exceed its project's limit, the project's other jobs wait.
-A set takes no slot before it has all of them, so no two sets wait for each
-other. The first one is complete as soon as the holders of the slots that it
-needs have left.
+Nothing is withheld for a set that needs slots which groups keep. A set takes
+no slot before it has all of them, so no two sets wait for each other. The
+first one is complete as soon as the holders of the slots that it needs have
+left.
 
 Before due sets come sessions that have lost their slots, see
 :mod:`.returns`: others may wait for them.
@@ -62,6 +63,7 @@ class SessionSets:
     :ivar of_job: the set of each job.
     :ivar refuse_group: rejects the group of a set.
     :ivar leading: the sets whose leaders are in the queue, by leader.
+    :ivar places: finds their slots.
     :ivar turns: the sets whose turn has come.
     :ivar next_s: when the first set is rejected; infinite if none is.
     :ivar to_come: by project, how many jobs of its sets have not been
@@ -77,8 +79,8 @@ class SessionSets:
         self._view = view
         self._queue = queue
         self._outcome = outcome
-        self._places = set_places.Places(view, queue)
-        self.turns = due_sets.DueSets(view, self._places, outcome)
+        self.places = set_places.Places(view, queue)
+        self.turns = due_sets.DueSets(view, self.places, outcome)
         queue.gather = self.gather
         self.refuse_group: _RefuseGroup | None = None
         self.of_job: dict[model.JobId, set_places.SessionSet] = {}
@@ -192,7 +194,7 @@ class SessionSets:
     def _impossible(self, one: set_places.SessionSet) -> str | None:
         """Return why a set can never have all its slots."""
         reason = due_sets.above_limit(self._view, one)
-        if reason is not None or self._places.areas(one, is_up=False):
+        if reason is not None or self.places.areas(one, is_up=False):
             return reason
         where = {
             states.SAME_BOARD: "no board",

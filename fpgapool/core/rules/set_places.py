@@ -61,7 +61,10 @@ class SessionSet:
 
 
 class Places:
-    """Finds slots for sets."""
+    """Finds slots for sets.
+
+    :ivar kept: returns the slots that their holders keep as long as they want.
+    """
 
     def __init__(
         self, view: pool_view.PoolView, queue: admission.Admission
@@ -71,6 +74,7 @@ class Places:
         # The areas that could hold what sets need, until the topology changes.
         self._able: dict[tuple[object, ...], set[int]] = {}
         self._seen_change = -1
+        self.kept: abc.Callable[[], frozenset[model.SlotId]] = frozenset
 
     def needs(self, one: SessionSet) -> list[seats.Need]:
         view = self._view
@@ -116,6 +120,10 @@ class Places:
         needs, view = self.needs(one), self._view
         placement = one.together.placement
         one.able = self.areas(one, is_up=True)
+        kept = self.kept() if one.able else frozenset()
+        if kept:
+            # Slots would be withheld for nothing, perhaps for ever.
+            one.able = self._areas_without(one, needs, kept)
         shunned = self._queue.shunned
         avoided = frozenset().union(
             *(
@@ -154,17 +162,23 @@ class Places:
         avoided: frozenset[model.SlotId],
     ) -> bool:
         """Return whether usable slots other than these could hold a set."""
-        return bool(avoided) and bool(
-            _able(
-                needs,
-                [
-                    slot
-                    for slot in self._view.slots.slots.values()
-                    if _is_open(slot, needs) and slot.id not in avoided
-                ],
-                one.together.placement,
-            )
-        )
+        return bool(avoided and self._areas_without(one, needs, avoided))
+
+    def _areas_without(
+        self,
+        one: SessionSet,
+        needs: list[seats.Need],
+        avoided: frozenset[model.SlotId],
+    ) -> set[int]:
+        """Return the areas whose usable slots, but for these, could hold a
+        set.
+        """
+        found = [
+            slot
+            for slot in self._view.slots.slots.values()
+            if _is_open(slot, needs) and slot.id not in avoided
+        ]
+        return _able(needs, found, one.together.placement)
 
 
 def _is_open(slot: slots.Slot, needs: abc.Iterable[seats.Need]) -> bool:

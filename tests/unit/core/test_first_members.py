@@ -174,6 +174,44 @@ def test_refused_at_once(members: typing.Any, code: str) -> None:
     assert not pool.state.waiting()
 
 
+@pytest.mark.parametrize("placement", [None, "same_board"])
+@pytest.mark.parametrize("is_session_set", [False, True])
+def test_nothing_is_withheld_for_what_a_group_keeps(
+    placement: str | None, is_session_set: bool
+) -> None:
+    """It would be withheld from all for as long as the group lives."""
+    pool = make_pool(4)
+    ordinary = group(1, 9, all_or_none=False)
+    (slot_id,) = slots(create(pool, ordinary))
+    start(pool, slot_id)
+    if is_session_set:
+        together = model.Together("s", 4, placement)
+        jobs = [pools.make_job(n, together=together) for n in range(4)]
+        assert not slots(pool.submit(*jobs))
+    else:
+        assert not slots(create(pool, group(4, placement=placement)))
+    assert len(pools.taken(pool.submit(pools.make_job(7)))) == 1
+    # Now it can be complete, and the rest is kept for it.
+    pool.step(events.GroupDeleted(9))
+    steps.release(pool, slot_id)
+    assert not pools.taken(pool.submit(pools.make_job(8)))
+    (left,) = pool.state.assignments()
+    assert len(slots(steps.release(pool, left))) == 4
+
+
+def test_what_an_elastic_group_can_spare_is_collected() -> None:
+    pool = make_pool(4, strategy="fifo")
+    elastic = group(3, 9, min_size=1, all_or_none=False, elastic=True)
+    start(pool, *slots(create(pool, elastic)))
+    assert not slots(create(pool, group(3)))
+    assert not pools.taken(pool.submit(pools.make_job(7)))
+    other = make_pool(4, strategy="fifo")
+    elastic = group(3, 9, min_size=2, all_or_none=False, elastic=True)
+    start(other, *slots(create(other, elastic)))
+    assert not slots(create(other, group(3)))
+    assert pools.taken(other.submit(pools.make_job(7)))
+
+
 def test_known_slots_may_be_missing() -> None:
     """A pool whose hosts have not all reported refuses nothing."""
     pool = make_pool(1)
