@@ -59,7 +59,7 @@ class Loop:
         self._turns: collections.deque[Callback] = collections.deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
-        self._stopping = False
+        self._started = self._stopping = False
         self._wake_lock = threading.Lock()
         self._wake_pending = False
         self._wake_read, self._wake_write = socket.socketpair()
@@ -73,12 +73,13 @@ class Loop:
         )
 
     def start(self) -> None:
+        self._started = True
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
         """End the thread after its current turn, or before it has begun."""
         self.call(self._request_stop)
-        if self._thread.ident is None:
+        if not self._started:
             self._close()
         elif threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
