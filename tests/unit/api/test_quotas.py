@@ -58,7 +58,7 @@ def test_everybody_sees_what_the_own_project_may_use(world):
     "resource", ["live_per_user", "sessions_per_user", "user_turns"]
 )
 def test_a_limit_by_user_belongs_to_later_versions(world, resource):
-    path, body = "/v1/quotas/p1", {"quota": {resource: 3}}
+    path, body = "/v1/quotas/p1", {"quota": {resource: 1}}
     for version in ("1.0", "1.2"):
         headers = {"OpenStack-API-Version": f"fpgapool {version}"}
         for shown in (path, "/v1/quotas/defaults"):
@@ -69,8 +69,16 @@ def test_a_limit_by_user_belongs_to_later_versions(world, resource):
         )
         assert found == (400, codes.INVALID_REQUEST)
     answer = world.ask("PUT", path, fakes.ADMIN, body=body)
-    assert quota_of(answer)[resource]["limit"] == 3
-    assert world.conductor.quotas["p1"] == {resource: 3}
+    assert quota_of(answer)[resource]["limit"] == 1
+    assert world.conductor.quotas["p1"] == {resource: 1}
+
+
+def test_turns_are_on_or_off(world):
+    found = world.error(
+        "PUT", "/v1/quotas/p1", fakes.ADMIN, body={"quota": {"user_turns": 2}}
+    )
+    assert found == (400, codes.INVALID_REQUEST)
+    assert "p1" not in world.conductor.quotas
 
 
 def test_other_projects_are_for_administrators(world):
