@@ -250,7 +250,7 @@ def test_a_planted_bug_is_found(
     for seed in range(20):
         plan = _plan(random.Random(seed), len(kinds))
         try:
-            if chained.Chain(kinds, plan).run(data, 5.0) != expected:
+            if chained.Chain(kinds, plan).run(data, 2.0) != expected:
                 return
         except client.FpgapoolError:
             return
