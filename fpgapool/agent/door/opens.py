@@ -536,7 +536,11 @@ class Opens:
         return client
 
     def _cancel(self, entry: _Open, reason: str, now: float) -> list[Effect]:
-        if entry.cancel_reason in (None, codes.CONDUCTOR_UNAVAILABLE):
+        if entry.cancel_reason is None or (
+            # What its client says itself counts more, also if it has
+            # disconnected before.
+            entry.cancel_reason in _TAKEN_BACK_BY_US
+        ):
             self._mark_cancelled(entry, reason, now)
         entry.schedule(now)
         return [_cancellation(entry, entry.cancel_reason or reason)]

@@ -344,6 +344,17 @@ def test_a_client_that_died_before_it_used_its_slot_is_cancelled(host_uuid):
     assert cancel in tracked.tick(2.0)
 
 
+def test_a_client_that_has_disconnected_may_still_cancel():
+    """It uses another connection, as its own may wait for an answer."""
+    tracked = heard(state="READY", secret="ab", slot_host_uuid=factories.HOST)
+    assert tracked.client_gone(CLIENT, 1.0) == []
+    wanted = (factories.PROJECT, "session-of-r1", None, "CANCELLED_BY_CLIENT")
+    cancel = opens.Cancel(factories.PROJECT, None, "r1", wanted[-1])
+    assert tracked.cancel(*wanted, 1.5) == [cancel]
+    # It is that which is repeated.
+    assert cancel in tracked.tick(2.5)
+
+
 def test_a_client_that_goes_before_any_answer_cancels_too():
     tracked = make()
     tracked.open(CLIENT, factories.open_request(), 0.0)
