@@ -198,7 +198,7 @@ class DueSets:
         limit = _user_limit(self._view, one)
         if limit is None or self._view.accounts is None:
             return []
-        users = self._view.accounts.users_of(one.key[0])
+        users = self._view.accounts.users.get(one.key[0])
         return [
             user
             for user, count in _of_users(one).items()
