@@ -67,7 +67,9 @@ class Watcher:
         seen = self._seen[brain.pool]
         held = collections.Counter[tuple[str, str]]()
         new: list[tuple[str, str]] = []
-        for hold in brain.pool.holds.values():
+        for leaving in brain.pool.holds.values():
+            # Who has a successor leaves its slot, which counts no longer.
+            hold = leaving.successor or leaving
             if isinstance(hold, sessions.SessionHold):
                 user = hold.session.project_id, hold.session.user_id
                 held[user] += 1
