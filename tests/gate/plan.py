@@ -136,8 +136,9 @@ def plan(settings: Settings) -> list[Job]:
         _make("install-openstack", f"{_OPENSTACK_VENV}/.installed", style),
         _make("install-services", "services", style),
         Job("servers", settings.start_servers, ("install-services",)),
-        # It keeps busy what tests beside it leave idle while they wait, and
-        # takes nothing from them: all its clocks are its own.
+        # It keeps busy what tests beside it leave idle while they wait: all
+        # its clocks are its own. Where Linux groups processes by session,
+        # "nice" does not hold between jobs, and it takes a share from them.
         Job(
             "world",
             ("nice", settings.python, *("-m", "tests.world"), *WORLD),
