@@ -130,7 +130,6 @@ class PoolState:
             self._outcome,
         )
         self._make_rules(strategy)
-        self._drains = self._hardware.drains
         self._deadlines = self._admission.deadlines
         self._overdrawn = self._holders.overdrawn
         self._wake_s = math.inf
@@ -177,6 +176,7 @@ class PoolState:
             self._shunning,
             self._outcome,
         )
+        self._drains = self._hardware.drains
 
     # -- reading ---------------------------------------------------------
 

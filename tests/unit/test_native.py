@@ -8,6 +8,7 @@ import importlib
 import pathlib
 import pkgutil
 import runpy
+import subprocess
 import sys
 import typing
 
@@ -97,3 +98,24 @@ def test_mypy_comes_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("mypy" in one for one in asked["setup_requires"])
     with pytest.raises(ImportError):
         _asked(monkeypatch, "bdist_wheel")
+
+
+def test_mypyc_can_compile_it(tmp_path: pathlib.Path) -> None:
+    """It infers less than mypy does, which also passes what it refuses."""
+    (tmp_path / "fpgapool").symlink_to(ROOT / "fpgapool")
+    # Into C, which no compiler reads here. In its own process, as mypy
+    # remembers much.
+    result = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import runpy, sys; runpy.run_path(sys.argv[1])['_extensions']()",
+            SETUP,
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout
+    assert list((tmp_path / "build").glob("*.c"))
