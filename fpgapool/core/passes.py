@@ -65,7 +65,10 @@ class Passes:
             while turn := self._program(self._preemption.serve()):
                 self._holders.pass_turn(turn)
         if self._in_sets or jobs.count:
-            self._assign_all()
+            if self._in_sets:
+                self._assign_with_sets()
+            else:
+                self._assign()
             if view.accounts is not None and view.accounts.turns:
                 self._assign_last(view.accounts)
             if self._reservations.promises.until_s:
@@ -75,13 +78,10 @@ class Passes:
         jobs.forget_arrivals()
         view.touched.clear()
 
-    def _assign_all(self) -> None:
+    def _assign_with_sets(self) -> None:
         """Let sessions that lost their slots come first, then due sets, until
         no further set becomes due.
         """
-        if not self._in_sets:
-            self._assign()
-            return
         sets, leaving = self._sets, self._holders.leaving
         while True:
             if sets.turns.waiting:
@@ -98,7 +98,10 @@ class Passes:
         if self._turns.may_serve_last() or self._sets.turns.may_serve_last():
             accounts.serve_last(True)
             self._view.touch_idle()
-            self._assign_all()
+            if self._in_sets:
+                self._assign_with_sets()
+            else:
+                self._assign()
             accounts.serve_last(False)
 
     def _assign(self) -> slots.Hold | None:

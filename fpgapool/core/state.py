@@ -440,16 +440,17 @@ class PoolState:
     def _is_wake_late(self, groups: members.Members | None) -> bool:
         """Return whether something is due before the next wake-up."""
         wake_s, jobs = self._wake_s, self._jobs
+        if jobs.quiet_until_s < wake_s and (
+            self._view.wakes or jobs.limits.front
+        ):
+            return True
+        if self._drains and self._hardware.next_drain_s < wake_s:
+            return True
         return (
-            (bool(self._in_sets) and self._sets.next_s < wake_s)
-            or (
-                jobs.quiet_until_s < wake_s
-                and (self._view.wakes or bool(jobs.limits.front))
-            )
-            or self._look_s < wake_s
+            self._look_s < wake_s
             or self._deadlines.next_s < wake_s
+            or self._sets.next_s < wake_s
             or (groups is not None and groups.wake_s < wake_s)
-            or (bool(self._drains) and self._hardware.next_drain_s < wake_s)
         )
 
     def _run_pass(self) -> None:

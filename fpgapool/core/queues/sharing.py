@@ -372,6 +372,9 @@ class Accounts(limits.Limits):
             share_bytes = node.charge(cost_bytes)
             share_bytes *= account.units / node.active
             account.share_bytes = share_bytes
+        elif cost_bytes < account.left_bytes:
+            account.left_bytes -= cost_bytes
+            return
         round_, account.left_bytes = account.after(cost_bytes, share_bytes)
         if round_ > account.round:
             self._move(account, round_)

@@ -193,10 +193,7 @@ class Holders:
             if one is not None:
                 self._note_ready(one, hold)
                 return
-        self._enter(hold, phase)
-
-    def _enter(self, hold: slots.Hold, phase: model.Phase) -> None:
-        before, hold.phase = hold.phase, phase
+        hold.phase = phase
         # The SlotReady event may be late or lost.
         if before is _PREPARING and hold.slot is not None:
             hold.slot.programmed = hold.accelerator
@@ -372,7 +369,8 @@ class Holders:
         if len(one.ready) == len(one.records):
             self._sets.started(one)
             for record in one.records:
-                self._enter(self._of(record), _READY)
+                hold = self._of(record)
+                self.on_moved(events.SlotReady(hold.slot_id, hold.generation))
 
     def _dissolve(self, one: set_places.SessionSet) -> None:
         """Reject what is left of a starting set, of which one has ended."""
@@ -527,21 +525,18 @@ class Holders:
     def _end(self, hold: slots.Hold) -> None:
         """Free a slot whose holder has finished."""
         record = hold.record
-        if (
-            record is not None
-            and hold.group_id is not None
-            and record.job.id in self._in_sets
-        ):
+        if record is None:
+            self._release(hold)
+            return
+        one = self._in_sets.get(record.job.id) if self._in_sets else None
+        if one is not None and hold.group_id is not None:
             # The group, which has not ended, waits for all of them again.
             self._requeue(hold, record, codes.WORKER_LOST)
             return
         self._release(hold)
-        if hold.record is not None:
-            self._queue.forget(hold.record.job.id)
-            if self._in_sets:
-                one = self._in_sets.get(hold.record.job.id)
-                if one is not None:
-                    self._dissolve(one)
+        self._queue.forget(record.job.id)
+        if one is not None:
+            self._dissolve(one)
 
     def _release(self, hold: slots.Hold) -> None:
         if self._leaves(hold):
