@@ -84,8 +84,9 @@ class Holders:
     ) -> slots.Hold | None:
         """Return the slot's assignment; None if the generation is stale."""
         hold = self._slots.assignments.get(slot_id)
-        if hold is not None and hold.generation != generation:
-            hold = self.leaving.get(slot_id)
+        if hold is None or hold.generation == generation:
+            return hold
+        hold = self.leaving.get(slot_id)
         if hold is None or hold.generation != generation:
             return None
         return hold
@@ -184,33 +185,34 @@ class Holders:
         hold = self.current(event.slot_id, event.generation)
         if hold is None:
             return
-        before = hold.phase
+        before, record = hold.phase, hold.record
         phase = _PHASE_MOVES[type(event)].get(before)
         if phase is None:
             return
-        if self._in_sets and before is _PREPARING and hold.record is not None:
-            one = self._in_sets.get(hold.record.job.id)
-            if one is not None:
-                self._note_ready(one, hold)
-                return
+        if before is _PREPARING:
+            if self._in_sets and record is not None:
+                one = self._in_sets.get(record.job.id)
+                if one is not None:
+                    self._note_ready(one, hold)
+                    return
+            # The SlotReady event may be late or lost.
+            if hold.slot is not None:
+                hold.slot.programmed = hold.accelerator
+                if record is not None:
+                    record.seen_s = self._view.now
+                    self._queue.deadlines.watch(record)
+                    if self._queue.deadlines.next_s <= self._view.now:
+                        self._outcome.is_quiet = False
         hold.phase = phase
-        # The SlotReady event may be late or lost.
-        if before is _PREPARING and hold.slot is not None:
-            hold.slot.programmed = hold.accelerator
-            if hold.record is not None:
-                hold.record.seen_s = self._view.now
-                self._queue.deadlines.watch(hold.record)
-                if self._queue.deadlines.next_s <= self._view.now:
-                    self._outcome.is_quiet = False
         if hold.group_id is not None:
             # A group's desk uses a slot as soon as it is ready.
             hold.phase = _ACTIVE
             if before is _PREPARING:
                 self._members.ready(hold, hold.group_id)
-        if phase is _READY and not hold.revoked and hold.record is not None:
+        if phase is _READY and record is not None and not hold.revoked:
             self._outcome.output.append(
                 instructions.Grant(
-                    hold.slot_id, hold.record.job.id, hold.generation
+                    hold.slot_id, record.job.id, hold.generation
                 )
             )
 
