@@ -134,8 +134,10 @@ def plan(settings: Settings) -> list[Job]:
         # side import the same at the same time, and each would compile all.
         Job(
             "collect",
-            (settings.python, "-m", "pytest", "-qq", "--collect-only")
-            + (*_QUICK, *_SLOW),
+            (
+                *(settings.python, "-m", "pytest", "-qq", "--collect-only"),
+                *(*_QUICK, *_SLOW),
+            ),
             needs=("install-services",),
         ),
         settings.tests(
