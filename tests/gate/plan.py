@@ -135,8 +135,8 @@ def plan(settings: Settings) -> list[Job]:
         Job(
             "collect",
             (
-                *(settings.python, "-m", "pytest", "-qq", "--collect-only"),
-                *(*_QUICK, *_SLOW),
+                *(settings.python, "-m", "pytest", "-qq"),
+                *("--collect-only", *_QUICK),
             ),
             needs=("install-services",),
         ),
