@@ -39,7 +39,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 # The same examples at every run; 'make test HYPOTHESIS_PROFILE=dev' explores.
-export HYPOTHESIS_PROFILE ?= ci
+export HYPOTHESIS_PROFILE ?= $(if $(filter test-all,$(MAKECMDGOALS)),full,ci)
 
 # How many processes run tests side by side. Many tests wait more than they
 # compute, so that two processors serve three.
@@ -72,6 +72,10 @@ $(VENV)/.installed-test: $(CHECKS) $(REQUIREMENTS) | $(BIN)/python
 # Services of OpenStack, and fpgapool as an operator installs it beside them:
 # one run of the resolver, so that all of it does fit together.
 OPENSTACK_REQUIREMENTS := tests/services/openstack-requirements.txt
+# Services start at the same time, and each would compile what all import.
+OPENSTACK_MODULES := nova.compute.manager, nova.virt.fake, \
+    nova.conductor.manager, nova.scheduler.manager, nova.api.openstack.compute, \
+    keystone.server.flask.application, glance.api.v2.router, placement.handler
 $(OPENSTACK_VENV)/.installed: $(OPENSTACK_REQUIREMENTS) $(REQUIREMENTS)
 	@[ -x $(OPENSTACK_VENV)/bin/python ] || tools/create-venv $(OPENSTACK_VENV)
 	@echo "== installing services of OpenStack and fpgapool" \
@@ -80,6 +84,7 @@ $(OPENSTACK_VENV)/.installed: $(OPENSTACK_REQUIREMENTS) $(REQUIREMENTS)
 	    --requirement $(OPENSTACK_REQUIREMENTS) \
 	    --editable '.[$(OPENSTACK_EXTRAS)]'
 	@$(OPENSTACK_VENV)/bin/python -m pip --disable-pip-version-check check
+	@$(OPENSTACK_VENV)/bin/python -W ignore -c 'import $(OPENSTACK_MODULES)'
 	@touch $@
 
 # What any test needs, besides fpgapool, in an environment of its own: pytest,

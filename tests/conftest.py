@@ -30,7 +30,11 @@ from tests.services import shared
 # No deadlines: how long an example takes says something about the machine,
 # not about the code.
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("full", deadline=None, derandomize=True)
+# Half of them: each run of the gate plays the same ones.
+hypothesis.settings.register_profile(
+    "ci", deadline=None, derandomize=True, max_examples=50
+)
 # Twenty times as many; for the tests that are named test_fuzz_….
 hypothesis.settings.register_profile(
     "long", deadline=None, print_blob=True, max_examples=2000
@@ -59,7 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in interrupts.SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if _profile_name() != "ci" and config.option.hypothesis_seed is None:
+    random = not hypothesis.settings().derandomize
+    if random and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbits(32))
 
 

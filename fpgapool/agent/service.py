@@ -319,6 +319,10 @@ class Agent:
             timeout_s=settings.bitstream_fetch_timeout_s,
         )
         self._fetcher = fetching.Fetcher(self._fetch_caller, self._cache)
+        self._build_network_parts()
+
+    def _build_network_parts(self) -> None:
+        settings = self._settings
         self._nic = monitor.NicMonitor(
             interval_s=settings.report_interval_s,
             device=settings.nic_device,

@@ -195,12 +195,15 @@ def _sync(database: db_api.Database, args: argparse.Namespace) -> int:
     version = migration.current_version(database.engine)
     print(f"The database is at version {version}.")
     if version == migration.newest_version():
-        _add_missing_accelerators(database)
+        add_missing_accelerators(database)
     return 0
 
 
-def _add_missing_accelerators(database: db_api.Database) -> None:
-    # Do not overwrite accelerators: an operator may have adapted them.
+def add_missing_accelerators(database: db_api.Database) -> None:
+    """Load the built-in accelerators that the database does not have.
+
+    Those that it has are kept: an operator may have adapted them.
+    """
     present = {record.name for record in database.accelerators()}
     profiles = accelerators.load_profiles().values()
     _store(database, [p for p in profiles if p.name not in present])

@@ -421,21 +421,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         rejected = result.get("state") == states.REJECTED
         return FAILURE if rejected else SUCCESS
     if as_json:
-        error: dict[str, Any] = dict(
-            zip(("code", "message"), failure, strict=True)
-        )
-        if places:
-            error["places"] = places
-        if request_id is not None:
-            error["request_id"] = request_id
+        error = _failure_record(failure, places, request_id)
         print(json.dumps({"error": error}), file=messages, flush=True)
     else:
-        text = f"{command_line.PROGRAM}: {': '.join(failure)}"
-        if request_id is not None:
-            text += f" ({request_id})"
-        lines = [text, *(f"    looked at {place}" for place in places)]
-        print("\n".join(lines), file=sys.stderr)
+        print(_failure_text(failure, places, request_id), file=sys.stderr)
     return status
+
+
+def _failure_record(
+    failure: tuple[str, str], places: Sequence[str], request_id: str | None
+) -> dict[str, Any]:
+    code, message = failure
+    error: dict[str, Any] = {"code": code, "message": message}
+    if places:
+        error["places"] = places
+    if request_id is not None:
+        error["request_id"] = request_id
+    return error
+
+
+def _failure_text(
+    failure: tuple[str, str], places: Sequence[str], request_id: str | None
+) -> str:
+    text = f"{command_line.PROGRAM}: {': '.join(failure)}"
+    if request_id is not None:
+        text += f" ({request_id})"
+    return "\n".join([text, *(f"    looked at {place}" for place in places)])
 
 
 def _with_options(message: str) -> str:

@@ -36,6 +36,11 @@ APART = (
     ("upgrade", "old-release", ""),
 )
 
+#: Folders of tests that need no servers, and of those that do: there, what one
+#: process runs for longest comes first, so that none ends much later.
+_QUICK = ("tests/property", "tests/unit")
+_SLOW = ("tests/integration", "tests/walls", "tests/functional")
+
 #: What the simulator of whole pools plays: about a minute.
 WORLD = ("--kept", "--bugs", "--seeds=1:8")
 
@@ -125,11 +130,20 @@ def plan(settings: Settings) -> list[Job]:
     quick = ("types", "unit", "cli")
     jobs = [
         _make("style", "style", ()),
+        # A clone has no compiled modules. Processes that run tests side by
+        # side import the same at the same time, and each would compile all.
+        Job(
+            "collect",
+            (
+                *(settings.python, "-m", "pytest", "-qq"),
+                *("--collect-only", *_QUICK),
+            ),
+            needs=("install-services",),
+        ),
         settings.tests(
             "unit",
-            *(*side_by_side, str(settings.cores), "tests/property"),
-            "tests/unit",
-            needs=("install-services",),
+            *(*side_by_side, str(settings.processes), *_QUICK),
+            needs=("collect",),
         ),
         _make("types", "types", style),
         _make("cli", "test-cli", style),
@@ -148,7 +162,7 @@ def plan(settings: Settings) -> list[Job]:
         settings.tests(
             "functional",
             *(*side_by_side, str(settings.processes)),
-            *("tests/integration", "tests/functional", "tests/walls"),
+            *_SLOW,
             marks=["not alone"],
             needs=(*quick, "install-openstack", "servers"),
         ),

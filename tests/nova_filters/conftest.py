@@ -18,7 +18,10 @@ from tests.nova_filters import pools
 
 # As all other tests of this repository, whose settings need what is not here.
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+for _name in ("ci", "full"):
+    hypothesis.settings.register_profile(
+        _name, deadline=None, derandomize=True
+    )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fpgapool.protocol import frames
 
-# Of Hypothesis, whose profiles say how many there are by multiples of it.
+# Of Hypothesis; profiles have more or fewer.
 _USUAL_EXAMPLES = 100
 
 #: Header fields by their position and length within a frame.
@@ -27,10 +27,10 @@ _LENGTH_FIELDS = ((24, 4), (28, 4))
 
 
 def limits(count: int) -> hypothesis.settings:
-    """Limit a test to some examples, or to as many more as the profile says.
+    """Limit a test to some examples, or to more or fewer by the profile.
 
-    :param count: in the gate; ``HYPOTHESIS_PROFILE=long`` has twenty
-        times as many.
+    :param count: in ``make test-all``; ``make test`` plays half of them, and
+        ``HYPOTHESIS_PROFILE=long`` twenty times as many.
     """
     usual = hypothesis.settings().max_examples
     return hypothesis.settings(

@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 
 from fpgapool.core.queues import ageing
 from fpgapool.core.queues import queued
+from tests.property import fuzzing
 from tests.unit.core import pools
 
 #: Few values, so that jobs are often equal, and cross at the same time.
@@ -104,7 +105,7 @@ class AgeingMachine(stateful.RuleBasedStateMachine):
 
 TestAgeing = AgeingMachine.TestCase
 TestAgeing.settings = hypothesis.settings(
-    max_examples=200, stateful_step_count=40
+    fuzzing.limits(200), stateful_step_count=40
 )
 
 

@@ -15,6 +15,7 @@ from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.strategies.joint import auto
 from fpgapool.strategies.joint import pairs
+from tests.property import fuzzing
 from tests.property import joint
 from tests.property import literal_auto
 
@@ -69,7 +70,7 @@ class AutoMachine(joint.Machine):
 
 TestAuto = AutoMachine.TestCase
 TestAuto.settings = hypothesis.settings(
-    max_examples=60, stateful_step_count=20
+    fuzzing.limits(60), stateful_step_count=20
 )
 
 

@@ -14,6 +14,7 @@ from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+from tests.property import fuzzing
 from tests.unit.conductor import world
 
 PROJECTS = ("p", "q")
@@ -142,5 +143,5 @@ class Limited(stateful.RuleBasedStateMachine):
 
 TestLimited = Limited.TestCase
 TestLimited.settings = hypothesis.settings(
-    max_examples=100, stateful_step_count=30, deadline=None
+    fuzzing.limits(100), stateful_step_count=30, deadline=None
 )

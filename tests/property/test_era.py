@@ -12,6 +12,7 @@ from fpgapool import strategies
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.strategies.joint import era
+from tests.property import fuzzing
 from tests.property import joint
 from tests.property import literal_era
 
@@ -59,7 +60,9 @@ class EraMachine(joint.Machine):
 
 
 TestEra = EraMachine.TestCase
-TestEra.settings = hypothesis.settings(max_examples=60, stateful_step_count=20)
+TestEra.settings = hypothesis.settings(
+    fuzzing.limits(60), stateful_step_count=20
+)
 
 
 def test_the_factory_makes_it() -> None:

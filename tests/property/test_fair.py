@@ -24,6 +24,7 @@ from fpgapool.core.topology import slots as core_slots
 from fpgapool.strategies import shared
 from tests.harness import pool_invariants
 from tests.property import checked
+from tests.property import fuzzing
 from tests.property import hosts
 from tests.property import literal_fair
 from tests.unit.core import pools
@@ -328,7 +329,7 @@ class FairMachine(stateful.RuleBasedStateMachine):
 
 TestFair = FairMachine.TestCase
 TestFair.settings = hypothesis.settings(
-    max_examples=150, stateful_step_count=15
+    fuzzing.limits(150), stateful_step_count=15
 )
 
 

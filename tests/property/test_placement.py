@@ -15,6 +15,7 @@ from fpgapool.common import exception
 from fpgapool.conductor.outside import placement_plan
 from fpgapool.conductor.outside import placement_sync
 from tests.harness import placement as fake
+from tests.property import fuzzing
 
 HOSTS = tuple(f"{number:08x}-0000-4000-8000-000000000000" for number in (1, 2))
 NAMES = ("fpga0", "fpga1", "fpga2")
@@ -286,5 +287,5 @@ def _had_device(before: dict[str, fake.Provider], root: str) -> bool:
 
 TestCloud = Cloud.TestCase
 TestCloud.settings = hypothesis.settings(
-    max_examples=100, stateful_step_count=30
+    fuzzing.limits(100), stateful_step_count=30
 )

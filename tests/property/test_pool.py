@@ -28,6 +28,7 @@ from fpgapool.strategies.placements import offers
 from fpgapool.vocabulary import codes
 from tests.harness import pool_invariants
 from tests.property import checked
+from tests.property import fuzzing
 from tests.property import hosts
 from tests.property import literal
 
@@ -751,7 +752,7 @@ TestRa = RaMachine.TestCase
 TestWra = WraMachine.TestCase
 TestAffinity = AffinityMachine.TestCase
 
-SETTINGS = hypothesis.settings(max_examples=100, stateful_step_count=25)
+SETTINGS = hypothesis.settings(fuzzing.limits(100), stateful_step_count=25)
 TestFifo.settings = SETTINGS
 TestSjf.settings = SETTINGS
 TestWa.settings = SETTINGS

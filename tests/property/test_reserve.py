@@ -16,6 +16,7 @@ from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import state
 from fpgapool.core.queues import times
+from tests.property import fuzzing
 from tests.unit.core import pools
 
 PEAK = pools.AES.peak_bytes_per_s
@@ -99,7 +100,7 @@ class Run:
 
 
 @hypothesis.given(seed=seeds)
-@hypothesis.settings(max_examples=50)
+@fuzzing.examples(50)
 def test_no_slot_stays_idle_while_the_first_job_has_waited(seed: int) -> None:
     """The bound: 10 times its own time, or that of a mean claim."""
     jobs = make_jobs(numpy.random.default_rng(seed), 1.0)

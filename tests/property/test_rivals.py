@@ -19,6 +19,7 @@ from fpgapool.core.queues import sharing
 from fpgapool.core.topology import slots
 from fpgapool.strategies import rounds
 from fpgapool.strategies import shared
+from tests.property import fuzzing
 from tests.property import small_pools
 from tests.unit.core import pools
 
@@ -192,7 +193,7 @@ def happen(
     breadth=st.sampled_from([1, 3, 64]),
     seed=st.integers(0, 2**32 - 1),
 )
-@hypothesis.settings(max_examples=80)
+@fuzzing.examples(80)
 def test_rivals_are_the_first_of_their_round(
     name: str, breadth: int, seed: int
 ) -> None:

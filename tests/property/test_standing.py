@@ -19,6 +19,7 @@ from fpgapool.core import view as pool_view
 from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
 from fpgapool.strategies import shared
+from tests.property import fuzzing
 from tests.property import small_pools
 from tests.unit.core import pools
 
@@ -197,7 +198,7 @@ def happen(
     breadth=st.sampled_from([1, 2, sharing.BREADTH]),
     seed=st.integers(0, 2**32 - 1),
 )
-@hypothesis.settings(max_examples=40)
+@fuzzing.examples(40)
 def test_who_is_said_to_be_first_is_served_first(
     name: str, fair: bool, breadth: int, seed: int
 ) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from fpgapool.agent.worker.data import outgoing
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
+from tests.property import fuzzing
 from tests.property import willing
 
 _TASK_END = frames.TASK_END
@@ -263,7 +264,7 @@ class Link:
         return True
 
 
-@hypothesis.settings(max_examples=300)
+@fuzzing.examples(300)
 @hypothesis.given(
     chunks=st.lists(st.binary(min_size=1, max_size=9), max_size=12),
     bare_end=st.booleans(),

@@ -380,13 +380,15 @@ class Beside:
         self._accepted: dict[int, int | None] = {}
         self._ready: set[int] = set()
         self._starts: list[Border] | None = None
-        self._opened: dict[int, sessions.Session] = {}
-        self._failed: dict[int, BaseException] = {}
+        openers = [
+            functools.partial(self._open, index)
+            for index in range(len(self.wanted))
+        ]
+        self._opening = together.Opening(openers, self._own)
         self._kept: collections.deque[tuple[int, memoryview]] = (
             collections.deque()
         )
         self.computing: Computing | None = None
-        self._running: list[waits.Running] = []
 
     def run(self) -> list[sessions.Session] | None:
         """Compute until the slots take over.
@@ -398,17 +400,10 @@ class Beside:
         self._own.attach(self)
         opened: list[sessions.Session] | None = None
         try:
-            for index, one in enumerate(self.wanted):
-                work = functools.partial(self._open, index)
-                name = f"fpgapool-seeker-{one.number}"
-                self._running.append(waits.spawn(work, name))
+            self._opening.start()
             self._compute()
             if self._starts is not None:
-                for running in self._running:
-                    running.join()
-                if self._failed:
-                    raise self._cause()
-                opened = self._sessions()
+                opened = self._sessions(self._starts)
             return opened
         finally:
             if opened is None:
@@ -417,11 +412,7 @@ class Beside:
     def close(self) -> None:
         """End what is still wanted of the pool."""
         self.token.detach(self._own)
-        self._own.cancel()
-        for running in self._running:
-            running.join(sessions.CLOSE_TIMEOUT_S)
-        for session in self._opened.values():
-            session.abort()
+        self._opening.abandon(sessions.CLOSE_TIMEOUT_S)
 
     # The CPU.
 
@@ -452,7 +443,7 @@ class Beside:
                 if self.tell is not None:
                     self.tell(computing.input_bytes, self.size_bytes)
         except BaseException:
-            if self._failed:
+            if self._opening.failed:
                 # The cores were cancelled for that reason.
                 raise self._cause() from None
             self._own.check()
@@ -507,10 +498,9 @@ class Beside:
 
     def _await(self, predicate: Callable[[], object]) -> None:
         with self._changed:
-            while not (predicate() or self._failed or self._own.cancelled):
+            while not (predicate() or self._own.cancelled):
                 self._changed.wait(transfer.left_s(self.deadline_s))
-            failed = bool(self._failed)
-        if failed:
+        if self._opening.failed:
             raise self._cause()
         self._own.check()
         transfer.left_s(self.deadline_s)
@@ -524,26 +514,20 @@ class Beside:
 
     # The slots.
 
-    def _open(self, index: int) -> None:
+    def _open(
+        self, index: int, token: cancelling.CancelToken
+    ) -> sessions.Session:
         make_seeker = functools.partial(ParkedSeeker, beside=self, index=index)
-        try:
-            self._opened[index] = self.open_one(index, self._own, make_seeker)
-        except BaseException as exc:
-            errors.release_frames(exc)
-            with self._changed:
-                self._failed[index] = exc
-                self._changed.notify_all()
-            # Without it, the others need not wait.
-            self._own.cancel()
+        return self.open_one(index, token, make_seeker)
 
     def _cause(self) -> BaseException:
         """Return why the chain has no slots; called when one has failed.
 
         The caller does not hold the lock.
         """
-        for running in self._running:
-            running.join(sessions.CLOSE_TIMEOUT_S)
-        return self._failed[together.first_failed(self._failed)]
+        self._opening.join(sessions.CLOSE_TIMEOUT_S)
+        failed = self._opening.failed
+        return failed[together.first_failed(failed)]
 
     @property
     def _all_ready(self) -> bool:
@@ -568,10 +552,12 @@ class Beside:
                 self._changed.wait()
             return self._starts[index]
 
-    def _sessions(self) -> list[sessions.Session]:
-        assert self._starts is not None
-        opened = [self._opened[index] for index in range(len(self.wanted))]
-        for session, border in zip(opened, self._starts, strict=True):
+    def _sessions(self, starts: Sequence[Border]) -> list[sessions.Session]:
+        try:
+            opened = self._opening.wait()
+        except together.Failed:
+            raise self._cause() from None
+        for session, border in zip(opened, starts, strict=True):
             if border.state is not None:
                 flow = session.flow
                 assert isinstance(flow, stages.StageFlow)

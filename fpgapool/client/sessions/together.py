@@ -288,37 +288,73 @@ def open_all(
     :param openers: open one session each, unless the token is cancelled.
     :raises Failed: if one of them could not be opened; no session is left.
     """
-    opened: dict[int, sessions.Session] = {}
-    failed: dict[int, BaseException] = {}
+    begun = Opening(openers, token)
+    try:
+        begun.start()
+        return begun.wait()
+    except BaseException:
+        begun.abandon()
+        raise
 
-    def run(number: int, opener: Opener) -> None:
+
+class Opening:
+    """Sessions that are being opened at the same time; see :func:`open_all`.
+
+    :param token: cancelled if one of them cannot be opened.
+
+    :ivar failed: the errors by the numbers of the sessions, the first error
+        first; it has one before the token is cancelled.
+    """
+
+    def __init__(
+        self, openers: Sequence[Opener], token: cancelling.LinkedToken
+    ) -> None:
+        self.failed: dict[int, BaseException] = {}
+        self._openers, self._token = openers, token
+        self._opened: dict[int, sessions.Session] = {}
+        self._running: list[waits.Running] = []
+
+    def start(self) -> None:
+        for number, opener in enumerate(self._openers):
+            work = functools.partial(self._open, number, opener)
+            self._running.append(waits.spawn(work, f"fpgapool-set-{number}"))
+
+    def _open(self, number: int, opener: Opener) -> None:
         try:
-            opened[number] = opener(token)
+            self._opened[number] = opener(self._token)
         except BaseException as exc:
             errors.release_frames(exc)
-            failed[number] = exc
+            self.failed[number] = exc
             # Without this session, the set cannot start.
-            token.cancel()
+            self._token.cancel()
 
-    running: list[waits.Running] = []
-    complete = False
-    try:
-        for number, opener in enumerate(openers):
-            work = functools.partial(run, number, opener)
-            running.append(waits.spawn(work, f"fpgapool-set-{number}"))
-        for one in running:
-            one.join()
-        complete = not failed
-    finally:
-        if not complete:
-            token.cancel()
-            for one in running:
-                one.join()
-            for session in opened.values():
-                session.abort()
-    if failed:
-        raise Failed(failed)
-    return [opened[number] for number in sorted(opened)]
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until each is open or has failed.
+
+        :param timeout_s: for one of them; None: no limit.
+        """
+        for one in self._running:
+            one.join(timeout_s)
+
+    def wait(self) -> list[sessions.Session]:
+        """Return the sessions once all are open.
+
+        :raises Failed: if one of them could not be opened.
+        """
+        self.join()
+        if self.failed:
+            raise Failed(self.failed)
+        return [self._opened[number] for number in sorted(self._opened)]
+
+    def abandon(self, timeout_s: float | None = None) -> None:
+        """Leave no session open.
+
+        :param timeout_s: see :meth:`join`.
+        """
+        self._token.cancel()
+        self.join(timeout_s)
+        for session in list(self._opened.values()):
+            session.abort()
 
 
 class Failed(Exception):

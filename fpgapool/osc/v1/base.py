@@ -14,6 +14,7 @@ import os
 import re
 import time
 import typing
+import uuid
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -482,6 +483,20 @@ def identifier(text: str) -> str:
     if not _is_identifier(text):
         raise _not_named(text)
     return text
+
+
+def session_id(text: str) -> str:
+    """Return the ID of a session, of which no part is enough.
+
+    :raises argparse.ArgumentTypeError: if it is none.
+    """
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the whole ID of a session, which is a UUID; see"
+            " 'openstack fpga session list'"
+        ) from None
 
 
 def _is_identifier(text: str) -> bool:

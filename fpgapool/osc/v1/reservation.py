@@ -51,6 +51,38 @@ def _options(*, required: bool) -> tuple[arguments.Declared, ...]:
             type=base.positive,
             required=required,
         ),
+        *_times(required=required),
+        base.option(
+            "grace",
+            "its slots are released when they were not used for so many"
+            f" seconds; by default {reservation.GRACE_S:g}, 0: never",
+            metavar="<seconds>",
+            dest="grace_s",
+            type=_seconds,
+        ),
+        base.option(
+            "host",
+            "a host that its slots may be on (name or UUID; repeat the option"
+            " for several); by default any",
+            dest="hosts",
+            action="append",
+            type=base.identifier,
+        ),
+        base.option(
+            "host-aggregate",
+            "its slots may be on the hosts that this aggregate of Nova has now"
+            " (name or ID)",
+        ),
+        base.option(
+            "device",
+            "the device of its slots (ID, or HOST/DEVICE)",
+            type=base.of_host,
+        ),
+    )
+
+
+def _times(*, required: bool) -> tuple[arguments.Declared, ...]:
+    return (
         base.option(
             "start",
             "when it begins (ISO 8601, such as 2026-12-01T08:00:00; UTC by"
@@ -77,32 +109,6 @@ def _options(*, required: bool) -> tuple[arguments.Declared, ...]:
             "how often it begins, the first time included; at most"
             f" {reservation.MAX_TIMES}",
             type=base.positive,
-        ),
-        base.option(
-            "grace",
-            "its slots are released when they were not used for so many"
-            f" seconds; by default {reservation.GRACE_S:g}, 0: never",
-            metavar="<seconds>",
-            dest="grace_s",
-            type=_seconds,
-        ),
-        base.option(
-            "host",
-            "a host that its slots may be on (name or UUID; repeat the option"
-            " for several); by default any",
-            dest="hosts",
-            action="append",
-            type=base.identifier,
-        ),
-        base.option(
-            "host-aggregate",
-            "its slots may be on the hosts that this aggregate of Nova has now"
-            " (name or ID)",
-        ),
-        base.option(
-            "device",
-            "the device of its slots (ID, or HOST/DEVICE)",
-            type=base.of_host,
         ),
     )
 

@@ -26,7 +26,7 @@ class ShowShare(base.ShowCommand):
         base.option(
             "session",
             "also show what gets slots before this waiting session (ID)",
-            type=base.identifier,
+            type=base.session_id,
         ),
     )
 

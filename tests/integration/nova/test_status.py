@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fpgapool.cmd import status
+from tests.harness import cases
 from tests.harness import cloud as clouds
 from tests.integration.nova import harness
 from tests.services import keystone as keystone_service
@@ -84,11 +85,11 @@ def test_a_cloud_that_is_as_it_should_be(
 
 @pytest.mark.parametrize(
     ("group", "checks"),
-    [
-        ("keystone_authtoken", {CREDENTIALS}),
+    cases.first(
         ("nova", {CREDENTIALS, NOVA}),
+        ("keystone_authtoken", {CREDENTIALS}),
         ("placement", {CREDENTIALS, PLACEMENT}),
-    ],
+    ),
 )
 def test_a_wrong_password(check: Check, group: str, checks: set[str]) -> None:
     found = check(**{group: {"password": "wrong"}})

@@ -12,6 +12,7 @@ import hypothesis.strategies as st
 
 from fpgapool.sim.inputs import scenario as scenarios
 from reproduction.models import containers
+from tests.property import fuzzing
 from tests.property.reproduction import literal_containers as literal
 
 ACCELERATORS = ("lr", "km")
@@ -100,7 +101,7 @@ def make_scenario(drawn: Drawn) -> scenarios.Scenario:
     )
 
 
-@hypothesis.settings(max_examples=60)
+@fuzzing.examples(60)
 @hypothesis.given(drawn=runs())
 def test_as_written(drawn: Drawn) -> None:
     expected = copy.deepcopy(drawn.containers)

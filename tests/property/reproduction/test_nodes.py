@@ -15,6 +15,7 @@ from fpgapool import strategies
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import schedules
 from reproduction.models import nodes
+from tests.property import fuzzing
 from tests.property.reproduction import literal_nodes
 
 CHUNK = 60e6
@@ -72,7 +73,7 @@ def run(
     return nodes.run(scenario, made, options)
 
 
-@hypothesis.settings(max_examples=60)
+@fuzzing.examples(60)
 @hypothesis.given(
     seed=st.integers(0, 10**6),
     count=st.integers(1, 12),

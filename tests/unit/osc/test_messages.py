@@ -29,7 +29,20 @@ from tests.unit.osc import fakes
         ),
         (
             fakes.refusal(429, "QUOTA_EXCEEDED", "it is used up", "30"),
-            "it is used up; try again in 30 s (QUOTA_EXCEEDED)",
+            "it is used up; see 'openstack fpga quota show' (QUOTA_EXCEEDED)",
+        ),
+        (
+            fakes.refusal(503, "TOO_MANY_RESERVATIONS", "it has 9", "2"),
+            "it has 9; see 'openstack fpga reservation list'"
+            " (TOO_MANY_RESERVATIONS)",
+        ),
+        (
+            fakes.refusal(409, "QUOTAS_IN_KEYSTONE", "see Keystone"),
+            "see Keystone (QUOTAS_IN_KEYSTONE)",
+        ),
+        (
+            fakes.refusal(429, "RATE_LIMITED", "too often", "30"),
+            "too often; try again in 30 s (RATE_LIMITED)",
         ),
         (
             fakes.refusal(503, "QUEUE_FULL", "the queue is full"),
@@ -63,7 +76,9 @@ def test_cloud_without_a_pool() -> None:
 
 
 def test_codes_are_those_of_the_service() -> None:
-    assert all(getattr(codes, code) == code for code in messages._LISTS)
+    named = {*messages._COMMANDS, *messages._NOT_SOON}
+    assert all(getattr(codes, code) == code for code in named)
+    assert {one for one in codes.STATUSES if one.startswith("QUOTA_")} <= named
 
 
 def test_commands_fail_with_the_message() -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from fpgapool.api.schemas import accounting as schemas
 from fpgapool.osc.sdk import accounting as sdk
 from fpgapool.osc.v1 import share
@@ -127,3 +129,17 @@ def test_the_command() -> None:
 def test_everything_that_the_api_says_is_known() -> None:
     member = schemas.SHARE["response"]["properties"]["share"]
     assert set(member["properties"]) <= set(sdk.Share().to_dict())
+
+
+@pytest.mark.parametrize("text", ["3f2c", "", "aes", fakes.SESSION_ID[:-1]])
+def test_a_part_of_an_id_is_none(
+    capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    app = fakes.App()
+    with pytest.raises(SystemExit):
+        app.run(share.ShowShare, "--session", text)
+    assert (
+        f"argument --session: {text!r} is not the whole ID of a session, which"
+        " is a UUID; see 'openstack fpga session list'"
+    ) in " ".join(capsys.readouterr().err.split())
+    app.client.get_share.assert_not_called()
