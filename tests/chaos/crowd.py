@@ -34,6 +34,13 @@ class Flowing(typing.NamedTuple):
     slot: int
 
 
+class Tenant(typing.NamedTuple):
+    """A project, and where its clients ask."""
+
+    doors: list[str]
+    token: str
+
+
 class Program:
     """A process with several clients.
 
@@ -142,9 +149,12 @@ class Crowd:
     """All clients, in several processes; a context manager.
 
     :param groups: the ids of groups, by their names.
+    :param neighbours: of another project; None: there are none.
     """
 
     PROGRAMS = 4
+    #: Clients of the other project, in one more process.
+    NEIGHBOURS = 3
     #: Programs that use groups, in one more process.
     GROUP_CLIENTS = 6
     #: Clients of one more process, which is killed all the time, if any.
@@ -157,6 +167,7 @@ class Crowd:
         doors: list[str],
         token: str,
         groups: dict[str, str],
+        neighbours: Tenant | None = None,
     ) -> None:
         self._rng = random.Random(seed)
         self._victims = [
@@ -197,6 +208,11 @@ class Crowd:
             for number, share in enumerate(shares)
             if share
         ]
+        if neighbours is not None:
+            own = f"{seed} neighbours", self.NEIGHBOURS, *neighbours
+            self.programs.append(
+                Program(clients, clients.Settings(*own), self._take)
+            )
         (api, *_) = [door for door in doors if door.startswith("http:")]
         self.programs.append(
             Program(
@@ -265,6 +281,11 @@ class Crowd:
         """Return what has become of the tasks of groups."""
         with self._changed:
             return list(self._batches)
+
+    def got_bytes(self) -> int:
+        """Return the right output of all, with its input."""
+        told = (*self.outcomes(), *self.batches())
+        return sum(one.got_bytes for one in told)
 
     def take_bugs(self) -> list[str]:
         """Return what groups told since the last call that must not be."""
