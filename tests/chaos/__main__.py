@@ -121,8 +121,8 @@ def staged(
         )
         # Whatever a run that was interrupted has left undone.
         stack.callback(pool.ensure_running)
-        books = budgets.Books(pool, pool.api)
-        books.open(options.seed)
+        books = budgets.Books(pool, pool.api, options.seed)
+        books.open()
         crowd = stack.enter_context(
             crowds.Crowd(
                 options.seed,

@@ -3,8 +3,9 @@
 """Budgets of the projects in a run: nothing is lost, nothing charged twice.
 
 What budgets say is compared with the rows of usage, and these with what
-clients got. Seconds and joules of a slot are in the same rows as its bytes,
-and no client knows them as exactly: so the bytes stand for all three there.
+clients of sessions got. Seconds and joules of a slot are in the same rows as
+its bytes, and no client knows them as exactly: so the bytes stand for all
+three there. Tasks of groups are charged no bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from fpgapool.vocabulary import budget
+from fpgapool.vocabulary import codes
+from tests.chaos import clients
 from tests.functional.api import harness as api_harness
 from tests.harness import cloud as clouds
 
@@ -28,8 +31,8 @@ MOST_WRONG = 0.001
 _ROUNDING = 1e-9
 #: More than a run has time for.
 _PLENTY = 10**12
-#: Used up after seconds.
-_LITTLE_SLOT_S = 300
+#: Used up after some sessions.
+_LITTLE_SLOT_S = 20
 
 #: Of all projects that have no budget of their own.
 DEFAULT = {**dict.fromkeys(budget.RESOURCES, _PLENTY), "period": budget.DAY}
@@ -37,19 +40,24 @@ DEFAULT = {**dict.fromkeys(budget.RESOURCES, _PLENTY), "period": budget.DAY}
 Document: typing.TypeAlias = Mapping[str, typing.Any]
 
 
-def own(seed: int) -> dict[str, object]:
-    """Return the budget of the project that most clients belong to.
+def first(seed: int) -> dict[str, object]:
+    """Return the budget of the project that most clients belong to."""
+    period = budget.PERIODS[seed % len(budget.PERIODS)]
+    return {**DEFAULT, "period": period}
 
-    With every second seed the project has soon used it up, and gets only
-    slots that its neighbours leave.
+
+def neighbours(seed: int, used_s: float) -> dict[str, object] | None:
+    """Return the budget of the other project; None: it has the default.
+
+    With every second seed the project has soon used it up, and is refused
+    until it gets another one.
+
+    :param used_s: how long the project has had slots in this period.
     """
-    found: dict[str, object] = {
-        **DEFAULT,
-        "period": budget.PERIODS[seed % len(budget.PERIODS)],
-    }
-    if seed % 2:
-        found |= {"slot_s": _LITTLE_SLOT_S, "action": budget.IDLE_ONLY}
-    return found
+    if seed % 2 == 0:
+        return None
+    slot_s = int(used_s) + _LITTLE_SLOT_S
+    return {**first(seed), "slot_s": slot_s, "action": budget.FINISH}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,6 +194,15 @@ def unpaid(look: Look, got_bytes: int) -> list[str]:
     ]
 
 
+def refused(outcomes: Iterable[clients.Outcome]) -> list[str]:
+    """Find clients that were refused though their project has plenty."""
+    return [
+        f"refused within its budget: {one}"
+        for one in outcomes
+        if one.code == codes.BUDGET_EXHAUSTED and not one.neighbour
+    ]
+
+
 def still_open(look: Look) -> list[str]:
     """Find what budgets count for slots when nobody has one."""
     return [
@@ -237,15 +254,36 @@ def rows(looks: Iterable[Look]) -> list[Row]:
 class Books:
     """The budgets of a pool, looked at again and again."""
 
-    def __init__(self, cloud: clouds.Cloud, api: api_harness.Server) -> None:
+    def __init__(
+        self, cloud: clouds.Cloud, api: api_harness.Server, seed: int
+    ) -> None:
         self._cloud = cloud
         self._api = api
+        self._seed = seed
         self.looks: list[Look] = []
 
-    def open(self, seed: int) -> None:
-        """Give the first project its budget."""
-        path = f"/v1/budgets/{clouds.PROJECT}"
-        body = {"budget": own(seed)}
+    def open(self) -> None:
+        """Give the projects their first budgets."""
+        self._set(clouds.PROJECT, first(self._seed))
+        self.refill()
+
+    def refill(self) -> None:
+        """Give the neighbours something to use up."""
+        used_s = 0.0
+        if self.looks:
+            (known,) = [
+                one
+                for one in self.looks[-1].budgets
+                if one["project_id"] == clouds.OTHER_PROJECT
+            ]
+            used_s = known["slot_s"]["used"]
+        wanted = neighbours(self._seed, used_s)
+        if wanted is not None:
+            self._set(clouds.OTHER_PROJECT, wanted)
+
+    def _set(self, project_id: str, wanted: Document) -> None:
+        path = f"/v1/budgets/{project_id}"
+        body = {"budget": wanted}
         answer = self._api.ask("PUT", path, api_harness.ADMIN_TOKEN, body)
         assert answer.status == 200, answer
 

@@ -61,6 +61,8 @@ class Outcome:
     :ivar code: of the error; empty if there was none.
     :ivar wrong: what was wrong with the output; empty if nothing was.
     :ivar got_bytes: right output, and the input that it was made of.
+    :ivar neighbour: whether the client belongs to the project that may use up
+        its budget.
     :ivar bug: what was raised that is not an error of the library.
     :ivar resent_reopens: in how many other slots at least two pieces of
         input were sent again; of long streams only.
@@ -88,6 +90,7 @@ class Outcome:
     resent_reopens: int = 0
     resent_resumes: int = 0
     got_bytes: int = 0
+    neighbour: bool = False
 
 
 class Crowd(obeying.Obeying):

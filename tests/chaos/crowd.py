@@ -211,7 +211,11 @@ class Crowd:
         if neighbours is not None:
             own = f"{seed} neighbours", self.NEIGHBOURS, *neighbours
             self.programs.append(
-                Program(clients, clients.Settings(*own), self._take)
+                Program(
+                    clients,
+                    clients.Settings(*own),
+                    lambda told: self._take(told, neighbour=True),
+                )
             )
         (api, *_) = [door for door in doors if door.startswith("http:")]
         self.programs.append(
@@ -249,7 +253,9 @@ class Crowd:
                         program.kill()
                         program.start()
 
-    def _take(self, told: dict[str, typing.Any]) -> None:
+    def _take(
+        self, told: dict[str, typing.Any], neighbour: bool = False
+    ) -> None:
         event = told.pop("event")
         with self._changed:
             if event == "ready":
@@ -258,6 +264,7 @@ class Crowd:
                 self._flowing = Flowing(**told)
                 self._flowing_told += 1
             elif event == "done":
+                told["neighbour"] = neighbour
                 self._outcomes.append(clients.Outcome(**told))
             elif event == "tasks":
                 self._batches.append(grouptasks.Batch(**told))
@@ -281,11 +288,6 @@ class Crowd:
         """Return what has become of the tasks of groups."""
         with self._changed:
             return list(self._batches)
-
-    def got_bytes(self) -> int:
-        """Return the right output of all, with its input."""
-        told = (*self.outcomes(), *self.batches())
-        return sum(one.got_bytes for one in told)
 
     def take_bugs(self) -> list[str]:
         """Return what groups told since the last call that must not be."""

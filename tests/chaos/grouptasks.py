@@ -70,7 +70,6 @@ class Batch:
 
     :ivar opened: whether the program was a client of the group.
     :ivar right: tasks with the right result.
-    :ivar got_bytes: of these, with their input.
     :ivar not_once: tasks that have not ended exactly once.
     :ivar code: of the error; empty if there was none.
     :ivar wrong: what was wrong with an output; empty if nothing was.
@@ -90,7 +89,6 @@ class Batch:
     wrong: str = ""
     bug: str = ""
     ended_s: float = 0.0
-    got_bytes: int = 0
 
 
 class Crowd(obeying.Obeying):
@@ -210,7 +208,6 @@ class Tasks:
     def _check(self, job: jobs.Job, data: bytes, output: bytes) -> None:
         if output == job.expected(data):
             self._batch.right += 1
-            self._batch.got_bytes += len(data) + len(output)
         else:
             self._batch.wrong = f"{len(output)} bytes of {job}"
 

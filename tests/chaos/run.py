@@ -154,8 +154,8 @@ class Run:
         return judge.Resent.of(self._crowd.outcomes())
 
     def got_bytes(self) -> int:
-        """Return the right output of all clients, with its input."""
-        return self._crowd.got_bytes()
+        """Return the right output of all sessions, with its input."""
+        return sum(one.got_bytes for one in self._crowd.outcomes())
 
     def _wait(self, time_s: float) -> None:
         threading.Event().wait(time_s)
@@ -249,7 +249,7 @@ class Run:
         self._judged += len(outcomes)
         for bug in self._crowd.take_bugs():
             self._problem(bug)
-        for problem in judge.wrong(outcomes):
+        for problem in judge.wrong(outcomes) + budgets.refused(outcomes):
             self._problem(problem)
         batches = self._crowd.batches()[self._judged_batches :]
         self._judged_batches += len(batches)
@@ -287,6 +287,10 @@ class Run:
             self._problem("no task of a group had a result")
 
     def _go_on(self) -> None:
+        try:
+            self.books.refill()
+        except AssertionError as error:
+            self._problem(str(error))
         self._crowd.go()
         # At first all come at once, and get more than ever after: that is
         # not what the next fault is to be compared with.

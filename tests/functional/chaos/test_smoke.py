@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool.vocabulary import budget
+from fpgapool.vocabulary import codes
 from tests.chaos import __main__ as command
 from tests.chaos import budgets
 from tests.chaos import faults
@@ -91,8 +92,15 @@ def test_budgets_were_looked_at_and_used(played: runs.Run) -> None:
             assert row.charged > 0
             assert 1 - budgets.MOST_WRONG <= row.least <= row.most
             assert row.most <= 1 + budgets.MOST_WRONG
-    # The seed has a budget that is soon used up.
-    assert rows[clouds.PROJECT, "slot_s"].state == budget.EXHAUSTED
+    # With this seed, neighbours use up what they have.
+    assert rows[clouds.OTHER_PROJECT, "slot_s"].action == budget.FINISH
+    refused = [
+        one.neighbour
+        for one in played.outcomes()
+        if one.code == codes.BUDGET_EXHAUSTED
+    ]
+    assert refused
+    assert all(refused)
     assert played.got_bytes() > 0
 
 

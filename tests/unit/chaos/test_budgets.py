@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from fpgapool.vocabulary import budget
+from fpgapool.vocabulary import codes
 from tests.chaos import budgets
+from tests.chaos import clients
+from tests.chaos import judge
+from tests.chaos import measure
 from tests.chaos import report
 
 
@@ -167,16 +169,52 @@ def test_the_table_has_the_least_and_the_most():
     assert "1.020000" in text
 
 
+def outcome(code: str, **more: object) -> clients.Outcome:
+    return clients.Outcome(
+        **{
+            "conduct": "stream",
+            "accelerator": "copy",
+            "stateless": True,
+            "door": "api",
+            "started_s": 0.0,
+            "code": code,
+            **more,
+        }
+    )
+
+
+def test_only_neighbours_may_be_refused():
+    found = [
+        outcome(codes.BUDGET_EXHAUSTED),
+        outcome(codes.BUDGET_EXHAUSTED, neighbour=True),
+        outcome(codes.WORKER_DIED),
+    ]
+    (problem,) = budgets.refused(found)
+    assert "neighbour=False" in problem
+
+
+@pytest.mark.parametrize("state", ["", "QUEUED", "REJECTED"])
+def test_who_has_used_up_its_budget_is_not_lost(state):
+    mine = outcome(codes.BUDGET_EXHAUSTED, state=state, neighbour=True)
+    others = outcome(codes.BUDGET_EXHAUSTED, state=state)
+    assert not measure.was_refused(mine)
+    assert judge.lost([mine]) == []
+    assert measure.was_refused(others) == (not state)
+    assert bool(judge.lost([others])) == bool(state)
+
+
 @pytest.mark.parametrize("seed", range(6))
-def test_the_seed_decides_the_budget(seed):
-    found = budget.checked(budgets.own(seed))
-    is_little = found["slot_s"] < budgets.DEFAULT["slot_s"]
-    # Nothing is refused, whatever the seed.
-    assert is_little == (found["action"] == budget.IDLE_ONLY)
-    assert not math.isinf(found["bytes"])
-    assert budget.checked(budgets.DEFAULT)["action"] == budget.REFUSE
+def test_the_seed_decides_the_budgets(seed):
+    first = budget.checked(budgets.first(seed))
+    assert first["action"] == budget.checked(budgets.DEFAULT)["action"]
+    assert first["slot_s"] == budgets.DEFAULT["slot_s"]
+    little = budgets.neighbours(seed, 100.5)
+    assert (little is None) == (seed % 2 == 0)
+    if little is not None:
+        assert 100 < budget.checked(little)["slot_s"] < first["slot_s"]
+        assert little["action"] == budget.FINISH
 
 
 def test_seeds_have_all_periods():
-    periods = {budgets.own(seed)["period"] for seed in range(3)}
+    periods = {budgets.first(seed)["period"] for seed in range(3)}
     assert periods == set(budget.PERIODS)
