@@ -171,7 +171,7 @@ def lost(before: Look, after: Look) -> list[str]:
         one = now.get((former.project_id, former.unit))
         if one is None:
             found.append(f"a budget is gone: {former}")
-        elif one.begins < former.begins:
+        elif one.begins < former.begins and former.charged:
             found.append(f"a period came again: {former}, then {one}")
         elif one.begins == former.begins and one.charged < (
             former.charged * (1 - _ROUNDING)
@@ -290,7 +290,8 @@ class Books:
     @property
     def takeovers(self) -> int:
         """How often a conductor began to lead, from first to last look."""
-        return self.looks[-1].epoch - self.looks[0].epoch
+        epochs = [look.epoch for look in self.looks] or [0]
+        return epochs[-1] - epochs[0]
 
     def check(self) -> list[str]:
         """Look at the budgets while no session has a slot.
