@@ -180,12 +180,21 @@ def lost(before: Look, after: Look) -> list[str]:
     return found
 
 
+def due_bytes(outcomes: Iterable[clients.Outcome]) -> int:
+    """Return what must be charged: right output, and what it was made of.
+
+    A worker that dies takes along what it has not reported, so sessions that
+    went on in other slots do not count.
+    """
+    return sum(one.got_bytes for one in outcomes if not one.reopens)
+
+
 def unpaid(look: Look, got_bytes: int) -> list[str]:
     """Find what clients got and nobody was charged for.
 
     More may be charged: slots do work again, and work that nobody waits for.
 
-    :param got_bytes: right output, and the input that it was made of.
+    :param got_bytes: see :func:`due_bytes`.
     """
     if look.bytes >= got_bytes * (1 - MOST_WRONG) and got_bytes:
         return []

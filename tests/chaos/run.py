@@ -154,8 +154,8 @@ class Run:
         return judge.Resent.of(self._crowd.outcomes())
 
     def got_bytes(self) -> int:
-        """Return the right output of all sessions, with its input."""
-        return sum(one.got_bytes for one in self._crowd.outcomes())
+        """Return what clients of sessions got and must be charged."""
+        return budgets.due_bytes(self._crowd.outcomes())
 
     def _wait(self, time_s: float) -> None:
         threading.Event().wait(time_s)

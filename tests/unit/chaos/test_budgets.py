@@ -187,6 +187,12 @@ def outcome(code: str, **more: object) -> clients.Outcome:
     )
 
 
+def test_a_worker_that_dies_takes_along_what_it_has_not_reported():
+    stayed = outcome("", got_bytes=16, reconnects=1)
+    moved = outcome("", got_bytes=16, reopens=1)
+    assert budgets.due_bytes([stayed, moved]) == 16
+
+
 def test_only_neighbours_may_be_refused():
     found = [
         outcome(codes.BUDGET_EXHAUSTED),
