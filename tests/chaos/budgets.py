@@ -32,7 +32,7 @@ _ROUNDING = 1e-9
 #: More than a run has time for.
 _PLENTY = 10**12
 #: Used up after some sessions.
-_LITTLE_SLOT_S = 20
+_LITTLE_SLOT_S = 10
 
 #: Of all projects that have no budget of their own.
 DEFAULT = {**dict.fromkeys(budget.RESOURCES, _PLENTY), "period": budget.DAY}
