@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 import rich.console
 
+from tests.chaos import budgets
 from tests.chaos import crowd as crowds
 from tests.chaos import faults
 from tests.chaos import plan
@@ -95,11 +96,9 @@ def parse(
     return options, args.out
 
 
-def doors_of(pool: pools.Pool) -> list[str]:
+def doors_of(pool: pools.Pool, project_id: str) -> list[str]:
     """Return where clients ask: every host, and the API twice as often."""
-    sockets = [
-        host.socket_path(clouds.PROJECT) for host in pool.hosts.values()
-    ]
+    sockets = [host.socket_path(project_id) for host in pool.hosts.values()]
     api = f"http://{pool.api.address}"
     return [*sockets, api, api]
 
@@ -122,16 +121,22 @@ def staged(
         )
         # Whatever a run that was interrupted has left undone.
         stack.callback(pool.ensure_running)
+        books = budgets.Books(pool, pool.api, options.seed)
+        books.open()
         crowd = stack.enter_context(
             crowds.Crowd(
                 options.seed,
                 options.clients,
-                doors_of(pool),
+                doors_of(pool, clouds.PROJECT),
                 api_harness.TOKEN,
                 pool.groups,
+                crowds.Tenant(
+                    doors_of(pool, clouds.OTHER_PROJECT),
+                    api_harness.OTHER_TOKEN,
+                ),
             )
         )
-        yield runs.Run(options, pool, crowd, say)
+        yield runs.Run(options, pool, crowd, books, say)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -157,6 +162,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             rows = runs.save(run, out)
     console.print(report.text(rows, f"seed {options.seed}"), markup=False)
+    books = run.books
+    console.print(report.of_budgets(budgets.rows(books.looks)), markup=False)
+    got_bytes = run.got_bytes()
+    say(
+        f"{books.takeovers} times a conductor began to lead; clients got"
+        f" {got_bytes} bytes, and {books.looks[-1].bytes:.0f} were charged"
+    )
     resent, least = run.resent(), run.least
     say(
         f"long streams were sent again in part: {resent.reopens} reopens"

@@ -60,6 +60,9 @@ class Outcome:
     :ivar wanted: whether the client wanted the end that it was.
     :ivar code: of the error; empty if there was none.
     :ivar wrong: what was wrong with the output; empty if nothing was.
+    :ivar got_bytes: right output, and the input that it was made of.
+    :ivar neighbour: whether the client belongs to the project that may use up
+        its budget.
     :ivar bug: what was raised that is not an error of the library.
     :ivar resent_reopens: in how many other slots at least two pieces of
         input were sent again; of long streams only.
@@ -86,6 +89,8 @@ class Outcome:
     restarts: int = 0
     resent_reopens: int = 0
     resent_resumes: int = 0
+    got_bytes: int = 0
+    neighbour: bool = False
 
 
 class Crowd(obeying.Obeying):
@@ -203,8 +208,11 @@ class Visit:
             outcome.ready_s = time.monotonic()
             self._say("ready", at_s=outcome.ready_s)
 
-    def _check(self, output: bytes, expected: bytes) -> None:
-        if output != expected:
+    def _check(self, data: bytes, output: bytes) -> None:
+        expected = self._job.expected(data)
+        if output == expected:
+            self._outcome.got_bytes += len(data) + len(output)
+        else:
             pairs = zip(output, expected, strict=False)
             equal = sum(mine == theirs for mine, theirs in pairs)
             self._outcome.wrong = (
@@ -227,7 +235,7 @@ class Visit:
         self._outcome.reopens = report.reopens
         self._outcome.reconnects = report.reconnects
         self._outcome.restarts = report.restarts
-        self._check(bytes(output), self._job.expected(self._data))
+        self._check(self._data, bytes(output))
 
     def _do_long(self) -> None:
         tally = resending.begin()
@@ -297,7 +305,7 @@ class Visit:
                 if pause_s:
                     threading.Event().wait(pause_s)
             output += session.finish(timeout_s=PATIENCE_S)
-        self._check(bytes(output), self._job.expected(self._data))
+        self._check(self._data, bytes(output))
 
     def _do_pieces(self) -> None:
         self._in_pieces(0.0)
@@ -311,7 +319,7 @@ class Visit:
             piece = self._data[:step]
             output = _run(session, piece)
             if self._job.stateless:
-                self._check(output, self._job.expected(piece))
+                self._check(piece, output)
             session.abort()
 
     def _do_silent(self) -> None:

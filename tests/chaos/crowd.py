@@ -34,6 +34,13 @@ class Flowing(typing.NamedTuple):
     slot: int
 
 
+class Tenant(typing.NamedTuple):
+    """A project, and where its clients ask."""
+
+    doors: list[str]
+    token: str
+
+
 class Program:
     """A process with several clients.
 
@@ -142,9 +149,12 @@ class Crowd:
     """All clients, in several processes; a context manager.
 
     :param groups: the ids of groups, by their names.
+    :param neighbours: of another project; None: there are none.
     """
 
     PROGRAMS = 4
+    #: Clients of the other project, in one more process.
+    NEIGHBOURS = 3
     #: Programs that use groups, in one more process.
     GROUP_CLIENTS = 6
     #: Clients of one more process, which is killed all the time, if any.
@@ -157,6 +167,7 @@ class Crowd:
         doors: list[str],
         token: str,
         groups: dict[str, str],
+        neighbours: Tenant | None = None,
     ) -> None:
         self._rng = random.Random(seed)
         self._victims = [
@@ -197,6 +208,15 @@ class Crowd:
             for number, share in enumerate(shares)
             if share
         ]
+        if neighbours is not None:
+            own = f"{seed} neighbours", self.NEIGHBOURS, *neighbours
+            self.programs.append(
+                Program(
+                    clients,
+                    clients.Settings(*own),
+                    lambda told: self._take(told, neighbour=True),
+                )
+            )
         (api, *_) = [door for door in doors if door.startswith("http:")]
         self.programs.append(
             Program(
@@ -233,7 +253,9 @@ class Crowd:
                         program.kill()
                         program.start()
 
-    def _take(self, told: dict[str, typing.Any]) -> None:
+    def _take(
+        self, told: dict[str, typing.Any], neighbour: bool = False
+    ) -> None:
         event = told.pop("event")
         with self._changed:
             if event == "ready":
@@ -242,6 +264,7 @@ class Crowd:
                 self._flowing = Flowing(**told)
                 self._flowing_told += 1
             elif event == "done":
+                told["neighbour"] = neighbour
                 self._outcomes.append(clients.Outcome(**told))
             elif event == "tasks":
                 self._batches.append(grouptasks.Batch(**told))

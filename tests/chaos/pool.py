@@ -12,6 +12,7 @@ import typing
 
 from fpgapool.common import exception
 from fpgapool.common.messaging import signing
+from tests.chaos import budgets
 from tests.chaos import faulty
 from tests.chaos import grouptasks
 from tests.chaos import jobs
@@ -61,6 +62,7 @@ _OPTIONS: clouds.Options = {
         "worker_timeout_s": WORKER_TIMEOUT_S,
     },
     "bitstreams": {"signature_required": False},
+    "budget": budgets.DEFAULT,
     "bitstream_cache": {
         "max_bytes": _CACHE_BYTES,
         "source": "file",
@@ -230,11 +232,12 @@ class Pool(clouds.Cloud):
         }
 
     def start(self) -> None:
-        """Start everything and bring the tenant's bitstreams."""
+        """Start everything and bring the tenants' bitstreams."""
         super().start()
         self.api.start()
         for name in jobs.TENANT_BITSTREAMS:
-            self.api.bring(declaration_of(name))
+            for token in api_harness.TOKEN, api_harness.OTHER_TOKEN:
+                self.api.bring(declaration_of(name), token=token)
         self.api.bring(declaration_of(jobs.PACED, jobs.PACED_BYTES_PER_S))
         self._groups_since_s = time.monotonic()
         for name, accelerator in grouptasks.GROUPS.items():

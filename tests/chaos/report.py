@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import rich.console
 import rich.table
 
+from tests.chaos import budgets
 from tests.chaos import faults
 from tests.chaos import measure
 
@@ -40,6 +41,17 @@ COLUMNS = (
     "Lost queued",
     "Lost stateless",
     "Lost stateful",
+)
+BUDGET_COLUMNS = (
+    "Project",
+    "Unit",
+    "Period",
+    "Action",
+    "State",
+    "Looks",
+    "Charged",
+    "Charged ÷ used (min)",
+    "(max)",
 )
 
 
@@ -95,13 +107,35 @@ def together(
 
 def text(rows: Iterable[measure.Row], title: str) -> str:
     """Return the table for people."""
+    return _drawn(title, COLUMNS, map(cells, rows))
+
+
+def of_budgets(rows: Iterable[budgets.Row]) -> str:
+    """Return the table of budgets for people."""
+    return _drawn(
+        "Budgets",
+        BUDGET_COLUMNS,
+        (
+            [
+                *(row.project_id, row.unit, row.period, row.action),
+                *(row.state, str(row.looks), f"{row.charged:.1f}"),
+                *(f"{row.least:.6f}", f"{row.most:.6f}"),
+            ]
+            for row in rows
+        ),
+    )
+
+
+def _drawn(
+    title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]
+) -> str:
     table = rich.table.Table(title=title)
-    for number, name in enumerate(COLUMNS):
+    for number, name in enumerate(columns):
         table.add_column(
             name, justify="right" if number else "left", no_wrap=not number
         )
-    for row in rows:
-        table.add_row(*cells(row))
+    for line in lines:
+        table.add_row(*line)
     console = rich.console.Console(width=_WIDTH, file=io.StringIO())
     console.print(table)
     assert isinstance(console.file, io.StringIO)
@@ -129,15 +163,21 @@ def _literal(name: str) -> str:
 def write(
     directory: pathlib.Path,
     rows: Sequence[measure.Row],
+    of_projects: Sequence[budgets.Row],
     about: dict[str, typing.Any],
 ) -> None:
     """Write all tables.
 
     :param about: what else is to be known of the run.
     """
-    document = {**about, "faults": [dataclasses.asdict(row) for row in rows]}
+    document = {
+        **about,
+        "faults": [dataclasses.asdict(row) for row in rows],
+        "budgets": [dataclasses.asdict(row) for row in of_projects],
+    }
     (directory / _RESULTS).write_text(json.dumps(document, indent=2))
-    (directory / "table.txt").write_text(text(rows, f"seed {about['seed']}"))
+    of_faults = text(rows, f"seed {about['seed']}")
+    (directory / "table.txt").write_text(of_faults + of_budgets(of_projects))
     (directory / _DOCUMENT).write_text(rst(rows))
 
 

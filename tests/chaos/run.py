@@ -17,6 +17,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 
+from tests.chaos import budgets
 from tests.chaos import clients
 from tests.chaos import crowd as crowds
 from tests.chaos import faults
@@ -72,10 +73,12 @@ class Run:
         options: Options,
         pool: pools.Pool,
         crowd: crowds.Crowd,
+        books: budgets.Books,
         say: Callable[[str], object],
     ) -> None:
         self.options = options
         self.pool = pool
+        self.books = books
         self._crowd = crowd
         self._stage = faults.Stage(pool, crowd)
         self._say = say
@@ -149,6 +152,10 @@ class Run:
     def resent(self) -> judge.Resent:
         """Return how often streams sent something again."""
         return judge.Resent.of(self._crowd.outcomes())
+
+    def got_bytes(self) -> int:
+        """Return what clients of sessions got and must be charged."""
+        return budgets.due_bytes(self._crowd.outcomes())
 
     def _wait(self, time_s: float) -> None:
         threading.Event().wait(time_s)
@@ -242,7 +249,7 @@ class Run:
         self._judged += len(outcomes)
         for bug in self._crowd.take_bugs():
             self._problem(bug)
-        for problem in judge.wrong(outcomes):
+        for problem in judge.wrong(outcomes) + budgets.refused(outcomes):
             self._problem(problem)
         batches = self._crowd.batches()[self._judged_batches :]
         self._judged_batches += len(batches)
@@ -260,6 +267,8 @@ class Run:
         try:
             self.pool.check_members(QUIET_LIMIT_S)
             self.pool.check_consistent(live=0, limit_s=QUIET_LIMIT_S)
+            for problem in self.books.check():
+                self._problem(problem)
         except AssertionError as error:
             self._problem(str(error))
         if found := self.pool.audit():
@@ -270,12 +279,18 @@ class Run:
         try:
             for problem in self.pool.end_groups(QUIET_LIMIT_S):
                 self._problem(problem)
+            for problem in self.books.check_end(self.got_bytes()):
+                self._problem(problem)
         except AssertionError as error:
             self._problem(str(error))
         if not any(batch.right for batch in self._crowd.batches()):
             self._problem("no task of a group had a result")
 
     def _go_on(self) -> None:
+        try:
+            self.books.refill()
+        except AssertionError as error:
+            self._problem(str(error))
         self._crowd.go()
         # At first all come at once, and get more than ever after: that is
         # not what the next fault is to be compared with.
@@ -304,7 +319,7 @@ def save(run: Run, directory: pathlib.Path) -> list[measure.Row]:
         content = service.log_path.read_text(errors="replace")
         (logs / f"{service.name}.log").write_text(content)
         raised[service.name] = judge.raised(content)
-    rows = run.rows()
+    rows, books = run.rows(), run.books
     about = {
         "seed": options.seed,
         "duration_s": options.duration_s,
@@ -314,6 +329,9 @@ def save(run: Run, directory: pathlib.Path) -> list[measure.Row]:
         "resent_least": dataclasses.asdict(run.least),
         "problems": run.problems,
         "raised": raised,
+        "takeovers": books.takeovers,
+        "got_bytes": run.got_bytes(),
+        "looks": [dataclasses.asdict(look) for look in books.looks],
         "uses": [
             {name: dataclasses.asdict(use) for name, use in each.items()}
             for each in run.uses
@@ -326,5 +344,5 @@ def save(run: Run, directory: pathlib.Path) -> list[measure.Row]:
         for batch in run.batches():
             file.write(json.dumps(dataclasses.asdict(batch)) + "\n")
     about["windows"] = [dataclasses.asdict(one) for one in run.windows]
-    report.write(directory, rows, about)
+    report.write(directory, rows, budgets.rows(books.looks), about)
     return rows

@@ -45,4 +45,4 @@ class Visit(clients.Visit):
                 error.code == codes.CLAIM_EXCEEDED and not self._job.stateless
             )
             raise
-        self._check(bytes(output), self._job.expected(data))
+        self._check(data, bytes(output))

@@ -9,10 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from fpgapool.vocabulary import budget
+from fpgapool.vocabulary import codes
 from tests.chaos import __main__ as command
+from tests.chaos import budgets
 from tests.chaos import faults
 from tests.chaos import measure
 from tests.chaos import run as runs
+from tests.harness import cloud as clouds
 from tests.services import process
 
 # The limit is for a machine that has other work as well.
@@ -73,6 +77,33 @@ def test_faults_happened_and_clients_were_served(played: runs.Run) -> None:
     assert {one.stateless for one in done} == {True, False}
 
 
+def test_budgets_were_looked_at_and_used(played: runs.Run) -> None:
+    # After the warm-up, after the faults, and without groups; a leader is
+    # killed meanwhile.
+    assert len(played.books.looks) == 3
+    assert played.books.takeovers >= 1
+    rows = {
+        (row.project_id, row.unit): row
+        for row in budgets.rows(played.books.looks)
+    }
+    for project_id in clouds.PROJECT, clouds.OTHER_PROJECT:
+        for unit in budget.RESOURCES:
+            row = rows[project_id, unit]
+            assert row.charged > 0
+            assert 1 - budgets.MOST_WRONG <= row.least <= row.most
+            assert row.most <= 1 + budgets.MOST_WRONG
+    # With this seed, neighbours use up what they have.
+    assert rows[clouds.OTHER_PROJECT, "slot_s"].action == budget.FINISH
+    refused = [
+        one.neighbour
+        for one in played.outcomes()
+        if one.code == codes.BUDGET_EXHAUSTED
+    ]
+    assert refused
+    assert all(refused)
+    assert played.got_bytes() > 0
+
+
 def test_files_are_written(played: runs.Run, tmp_path) -> None:
     rows = runs.save(played, tmp_path)
     document = json.loads((tmp_path / "results.json").read_text())
@@ -80,5 +111,7 @@ def test_files_are_written(played: runs.Run, tmp_path) -> None:
     assert len(document["faults"]) == len(rows)
     table = (tmp_path / "table.txt").read_text()
     assert all(row.title in table for row in rows)
+    assert {one["unit"] for one in document["budgets"]} == {*budget.RESOURCES}
+    assert "Charged ÷ used" in table
     logs = {path.name for path in (tmp_path / "logs").iterdir()}
     assert {"rabbitmq.log", "mariadb.log"} < logs

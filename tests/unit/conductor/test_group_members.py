@@ -1054,8 +1054,27 @@ def test_a_client_that_never_connects_ends(pool):
     assert clients(pool) == set()
 
 
+def test_a_client_is_not_missed_at_a_desk_without_members(elastic, policy):
+    group_id = create(elastic, size=1, elastic=True, min_size=0, max_size=1)
+    elastic.settle()
+    agent = elastic.agents["a"]
+    desk = agent.desks[group_id]
+    policy.sizes = {1: 0}
+    elastic.settle()
+    assert members(elastic, group_id) == []
+    client_id = attach(elastic, group_id)
+    elastic.deliver_all()
+    # A desk goes on for a while. Clients are not told of it.
+    agent.desks[group_id] = desk
+    desk.away = {client_id}
+    assert view(elastic, group_id).hosts == ()
+    pass_time(elastic, 3 * elastic.settings.connect_timeout_s)
+    assert clients(elastic) == {client_id}
+
+
 def test_a_client_that_could_not_learn_where_to_connect_stays(pool):
     group_id = create(pool, size=1)
+    pool.settle()
     client_id = attach(pool, group_id)
     pool.deliver_all()
     pool.agents["a"].desks[group_id].away = {client_id}

@@ -298,13 +298,25 @@ class Desks(parts.Room):
         ](list)
         for heard_at, report in self._heard_reports():
             reports[report.group_id].append((heard_at, report))
-        # Clients may be connected to a desk whose agent is unreachable.
+        members = collections.defaultdict[str, list[holds.Member]](list)
         for one in self._holds.members():
+            members[one.public_id].append(one)
+            # Clients may be connected to a desk whose agent is unreachable.
             if not one.slot.host.up:
                 reports.pop(one.public_id, None)
+        # Clients are not told of a desk that has no member.
+        told = {
+            group_id
+            for group_id in reports
+            if any(one.endpoints for one in self.hosts_of(members[group_id]))
+        }
         return self._absences.find(
             (
-                (self._groups.clients_of(group_id), reports.get(group_id, ()))
+                (
+                    self._groups.clients_of(group_id),
+                    reports.get(group_id, ()),
+                    group_id in told,
+                )
                 for group_id in self._groups.groups
             ),
             self._outages.last_at,
@@ -454,6 +466,7 @@ class Absences:
             tuple[
                 Sequence[db_api.GroupClientRecord],
                 Sequence[tuple[float, objects.GroupReport]],
+                bool,
             ]
         ],
         failed_at: float,
@@ -461,22 +474,21 @@ class Absences:
     ) -> list[db_api.GroupClientRecord]:
         """Return the clients that must be ended.
 
-        :param groups: the clients of each group, and the last reports of its
-            desks with their times. There must be no reports if it is unknown
-            which clients are connected.
+        :param groups: the clients of each group, the last reports of its
+            desks with their times, and whether clients are told where to
+            connect; they are not if it is unknown which are connected.
         :param failed_at: when the database or the bus last failed: until then,
             clients could not find out where to connect.
         """
         before, self._clients = self._clients, {}
         found = []
-        for clients, reports in groups:
+        for clients, reports, can_connect in groups:
             connected = {
                 one.client_id
                 for _, report in reports
                 for one in report.clients
                 if one.connected
             }
-            can_connect = any(report.endpoints for _, report in reports)
             heard_at = min((at for at, _ in reports), default=now)
             for client in clients:
                 known = before.get(client.client_id) or _Client()
