@@ -21,6 +21,7 @@ from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.vocabulary import names as vocabulary
 from fpgapool.vocabulary import reservation
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 
 
 def read(path: pathlib.Path) -> scenarios.Scenario:
@@ -329,7 +330,6 @@ def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
             f"is empty; {'jobs' if scenario.jobs else 'groups'} need a host "
             "with a board",
         )
-    known = ", ".join(sorted(cluster.accelerators)) or "none"
     seen: set[int] = set()
     for at, job in enumerate(scenario.jobs):
         if job.id in seen:
@@ -337,12 +337,85 @@ def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
         seen.add(job.id)
         if job.host is not None and job.host >= cluster.hosts:
             yield from _problems_of_host(job.host, cluster, f"jobs[{at}].host")
-        if job.accelerator not in cluster.accelerators:
-            yield (
-                f"jobs[{at}].accelerator",
-                f"unknown accelerator {job.accelerator!r}; known "
-                f"accelerators: {known}",
+        if job.chain is not None:
+            yield from _problems_of_chain(scenario, job, f"jobs[{at}]")
+        elif not job.accelerator:
+            yield f"jobs[{at}].accelerator", "is required, unless it is a chain"
+        else:
+            yield from _problems_of_accelerator(
+                job.accelerator, cluster, f"jobs[{at}].accelerator"
             )
+
+
+def _problems_of_accelerator(
+    name: str, cluster: scenarios.Cluster, place: str
+) -> _Problems:
+    if name not in cluster.accelerators:
+        known = ", ".join(sorted(cluster.accelerators)) or "none"
+        yield (
+            place,
+            f"unknown accelerator {name!r}; known accelerators: {known}",
+        )
+
+
+def _problems_of_chain(
+    scenario: scenarios.Scenario, job: scenarios.JobSpec, place: str
+) -> _Problems:
+    cluster, stages = scenario.cluster, job.accelerators
+    if job.accelerator:
+        yield f"{place}.accelerator", "cannot be combined with chain"
+    if job.set_id is not None:
+        yield f"{place}.set_id", "cannot be combined with chain"
+    if job.claimed_bytes is not None:
+        yield (
+            f"{place}.claimed_bytes",
+            "cannot be combined with chain: its stages claim what they get",
+        )
+    if not rules.MIN_STAGES <= len(stages) <= rules.MAX_STAGES:
+        yield (
+            f"{place}.chain",
+            f"has {len(stages)} stages; a chain has {rules.MIN_STAGES} to "
+            f"{rules.MAX_STAGES}",
+        )
+    for number, name in enumerate(stages):
+        where = f"{place}.chain[{number}]"
+        yield from _problems_of_accelerator(name, cluster, where)
+        is_last = number == len(stages) - 1
+        if not is_last and not cluster.accelerators[name].return_ratio:
+            yield (
+                where,
+                f"{name!r} returns no data (return_ratio 0), so it can only "
+                "be the last stage",
+            )
+    yield from _problems_of_size(
+        scenario, len(stages), job.set_placement, f"{place}.chain"
+    )
+
+
+def _problems_of_size(
+    scenario: scenarios.Scenario,
+    count: int,
+    placement: str | None,
+    place: str,
+) -> _Problems:
+    """Yield why there is no room for a set or a chain, if nobody else came."""
+    of_hosts = scenario.job_slots
+    if count > sum(of_hosts.values()):
+        yield place, (
+            f"needs {count} slots at the same time; there are "
+            f"{sum(of_hosts.values())} for jobs"
+        )
+    if placement == states.SPREAD:
+        boards = sum(slots > 0 for slots in of_hosts.values())
+        if count > boards:
+            yield place, (
+                f"needs {count} boards, one for each slot; there are {boards}"
+            )
+    elif placement is not None and count > max(of_hosts.values(), default=0):
+        yield place, (
+            f"needs {count} slots of one board; none has more than "
+            f"{max(of_hosts.values(), default=0)} for jobs"
+        )
 
 
 def _problems_of_sets(scenario: scenarios.Scenario) -> _Problems:
@@ -350,8 +423,8 @@ def _problems_of_sets(scenario: scenarios.Scenario) -> _Problems:
     for at, job in enumerate(scenario.jobs):
         if job.set_id is not None:
             found.setdefault((job.tenant, job.set_id), []).append(at)
-        elif job.set_placement is not None:
-            yield f"jobs[{at}].set_placement", "requires set_id"
+        elif job.set_placement is not None and job.chain is None:
+            yield f"jobs[{at}].set_placement", "requires set_id or chain"
     for (_, set_id), places in found.items():
         first, count = scenario.jobs[places[0]], len(places)
         if not rules.MIN_SET_SIZE <= count <= rules.MAX_SET_SIZE:
@@ -370,10 +443,22 @@ def _problems_of_sets(scenario: scenarios.Scenario) -> _Problems:
                         f"must be that of job {first.id}, as both are of the"
                         f" set {set_id!r}",
                     )
-    if found and scenario.outages:
-        yield "outages", "cannot be combined with sets of jobs"
-    if found and scenario.cluster.cores_per_host is not None:
-        yield "cluster.cores_per_host", "cannot be combined with sets of jobs"
+        yield from _problems_of_size(
+            scenario,
+            count,
+            first.set_placement,
+            f"jobs[{places[0]}].set_id",
+        )
+    kinds = {
+        "sets of jobs": bool(found),
+        "chains": any(job.chain is not None for job in scenario.jobs),
+    }
+    member = models.member_of(scenario.cluster)
+    for kind in (kind for kind, is_there in kinds.items() if is_there):
+        if scenario.outages:
+            yield "outages", f"cannot be combined with {kind}"
+        if member is not None:
+            yield f"cluster.{member}", f"cannot be combined with {kind}"
 
 
 def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:
@@ -471,11 +556,9 @@ def _problems_of_reservations(scenario: scenarios.Scenario) -> _Problems:
     boards = set(scenario.cluster.fpga_hosts)
     for at, one in enumerate(scenario.reservations):
         place = f"reservations[{at}]"
-        if one.accelerator not in scenario.cluster.accelerators:
-            yield (
-                f"{place}.accelerator",
-                f"there is no accelerator {one.accelerator!r}",
-            )
+        yield from _problems_of_accelerator(
+            one.accelerator, scenario.cluster, f"{place}.accelerator"
+        )
         if one.end_s <= one.start_s:
             yield f"{place}.end_s", f"is not above {one.start_s:g}"
         period_s = reservation.PERIODS_S[one.repeat]
