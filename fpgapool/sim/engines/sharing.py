@@ -384,13 +384,13 @@ def _touch_resources(net: Network) -> None:
     for at in range(net.counts[_FILLED]):
         flow = net.filled[at]
         first_use = flow << net.counts[_SHIFT]
-    for number in range(first_use, first_use + net.use_count[flow]):
-        resource = net.resource[number]
-        if not net.is_touched[resource]:
-            net.is_touched[resource] = 1
-            net.touched[net.counts[_TOUCHED]] = resource
-            net.counts[_TOUCHED] += 1
-            _open(net, resource)
+        for number in range(first_use, first_use + net.use_count[flow]):
+            resource = net.resource[number]
+            if not net.is_touched[resource]:
+                net.is_touched[resource] = 1
+                net.touched[net.counts[_TOUCHED]] = resource
+                net.counts[_TOUCHED] += 1
+                _open(net, resource)
 
 
 @compiling.in_place

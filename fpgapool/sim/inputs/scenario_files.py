@@ -13,6 +13,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import inspect
 
 from fpgapool.sim import errors
 from fpgapool.sim import files
@@ -129,11 +130,7 @@ def decode(text: bytes, kind: type[_Document], source: str) -> _Document:
         document["jobs"] = []
     raise errors.InputError(
         source,
-        *place_and_reason(
-            problem,
-            document,
-            lambda: msgspec.convert(document, kind, str_keys=True),
-        ),
+        *place_and_reason(problem, document, kind),
     ) from problem
 
 
@@ -152,23 +149,31 @@ def _malformed(text: bytes, message: str) -> tuple[str, str]:
 def place_and_reason(
     error: msgspec.ValidationError,
     document: typing.Any,
-    convert: Callable[[], object],
+    kind: type[object],
 ) -> tuple[str, str]:
     """Split msgspec's ``Expected … - at `$.jobs[3].host```.
 
     For the key of a mapping, msgspec writes ``[...]``; the result has the key
-    instead.
+    instead. For a value that is none of a few, the reason has these.
 
     :param document: the document that was converted, as plain values.
-    :param convert: converts the document again.
+    :param kind: what it was converted to.
     """
     message = str(error)
     reason, _, place = message.partition(" - at ")
     place = place.replace("`", "")
+    choices = _choices(kind, place)
     if _SOME_KEY in place:
-        place = _with_keys(place, message, document, convert)
+        place = _with_keys(
+            place,
+            message,
+            document,
+            lambda: msgspec.convert(document, kind, str_keys=True),
+        )
     place = place.replace("$.", "").replace("$", "")
     unknown = _UNKNOWN.fullmatch(reason)
+    if choices and unknown is None:
+        return place, _none_of(reason, choices)
     if unknown is None:
         return place, reason[:1].lower() + reason[1:]
     name = unknown[1]
@@ -178,7 +183,56 @@ def place_and_reason(
     return place, f"unknown option {name}{near}"
 
 
+def _none_of(reason: str, choices: list[str]) -> str:
+    """Return the reason for a value that is none of these."""
+    value = _NO_CHOICE.fullmatch(reason)
+    near = ""
+    if value is not None:
+        reason = f"unknown value {value[1]!r}"
+        near = vocabulary.hint(value[1], choices)
+    return (
+        f"{reason[:1].lower()}{reason[1:]}{near or ';'} known values: "
+        f"{', '.join(choices)}"
+    )
+
+
+def _choices(kind: type[object], place: str) -> list[str]:
+    """Return the strings that are allowed at a place; empty: any, or none.
+
+    :param place: as msgspec writes it.
+    """
+    found = [inspect.type_info(kind)]
+    for part in _PARTS.findall(place)[1:]:
+        found = [inner for one in found for inner in _inside(one, part)]
+    return [
+        str(value)
+        for one in found
+        for each in (
+            one.types if isinstance(one, inspect.UnionType) else [one]
+        )
+        if isinstance(each, inspect.LiteralType)
+        for value in each.values
+    ]
+
+
+def _inside(kind: inspect.Type, part: str) -> Iterator[inspect.Type]:
+    """Yield the types of a member, or of an element."""
+    if isinstance(kind, inspect.UnionType):
+        for one in kind.types:
+            yield from _inside(one, part)
+    elif isinstance(kind, inspect.StructType):
+        for field in kind.fields:
+            if field.encode_name == part:
+                yield field.type
+    elif isinstance(kind, inspect.DictType):
+        yield kind.value_type
+    elif isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        yield kind.item_type
+
+
 _SOME_KEY = "[...]"
+_PARTS = re.compile(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+")
+_NO_CHOICE = re.compile("Invalid enum value '(.*)'")
 _UNKNOWN = re.compile("Object contains unknown field `(.*)`")
 _OPTIONS = "strategies."
 
@@ -191,7 +245,7 @@ def _with_keys(
 ) -> str:
     """Replace ``[...]`` with the keys whose values cause the error."""
     parts, at = [], document
-    for part in re.findall(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+", place):
+    for part in _PARTS.findall(place):
         if part == "$":
             parts.append(part)
         elif part == _SOME_KEY:
@@ -233,6 +287,8 @@ def _key_of(
 
 # -- checks beyond types ---------------------------------------------------
 
+_NO_POLICY = scenarios.Elasticity()
+
 #: A place in the file, and what is wrong there.
 _Problems = Iterator[tuple[str, str]]
 
@@ -266,10 +322,13 @@ def _problems(scenario: scenarios.Scenario) -> _Problems:
         yield from _problems_of_strategy(strategy, f"strategies.{name}")
         if strategy.elasticity is not None and not scenario.groups:
             yield f"strategies.{name}.elasticity", "requires groups"
+    if scenario.cluster.tasks_per_s is not None and not scenario.groups:
+        yield "cluster.tasks_per_s", "requires groups"
     yield from _problems_of_jobs(scenario)
     yield from _problems_of_sets(scenario)
     yield from _problems_of_models(scenario)
     yield from _problems_of_outages(scenario)
+    yield from _problems_of_priorities(scenario)
     yield from _problems_of_budgets(scenario)
     yield from _problems_of_users(scenario)
     yield from _problems_of_reservations(scenario)
@@ -318,6 +377,14 @@ def _problems_of_strategy(
     for member in ("preempt_gain", "preempt_quantum_bytes"):
         if getattr(strategy, member) and strategy.preempt == "none":
             yield f"{place}.{member}", "requires preempt: fine"
+    policy = strategy.elasticity
+    if policy is not None and policy.name == _NO_POLICY.name:
+        for member in ("period_s", "estimate", "own"):
+            if getattr(policy, member) != getattr(_NO_POLICY, member):
+                yield (
+                    f"{place}.elasticity.{member}",
+                    f"requires a policy other than {policy.name}",
+                )
 
 
 def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
@@ -340,7 +407,10 @@ def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
         if job.chain is not None:
             yield from _problems_of_chain(scenario, job, f"jobs[{at}]")
         elif not job.accelerator:
-            yield f"jobs[{at}].accelerator", "is required, unless it is a chain"
+            yield (
+                f"jobs[{at}].accelerator",
+                "is required, unless it is a chain",
+            )
         else:
             yield from _problems_of_accelerator(
                 job.accelerator, cluster, f"jobs[{at}].accelerator"
@@ -399,22 +469,23 @@ def _problems_of_size(
     place: str,
 ) -> _Problems:
     """Yield why there is no room for a set or a chain, if nobody else came."""
-    of_hosts = scenario.job_slots
-    if count > sum(of_hosts.values()):
-        yield place, (
-            f"needs {count} slots at the same time; there are "
-            f"{sum(of_hosts.values())} for jobs"
+    slots = scenario.job_slots.values()
+    most = max(slots, default=0)
+    if count > sum(slots):
+        yield (
+            place,
+            f"needs {count} slots at the same time; there are {sum(slots)} "
+            "for jobs",
         )
-    if placement == states.SPREAD:
-        boards = sum(slots > 0 for slots in of_hosts.values())
+    elif placement == states.SPREAD:
+        boards = sum(own > 0 for own in slots)
         if count > boards:
-            yield place, (
-                f"needs {count} boards, one for each slot; there are {boards}"
-            )
-    elif placement is not None and count > max(of_hosts.values(), default=0):
-        yield place, (
-            f"needs {count} slots of one board; none has more than "
-            f"{max(of_hosts.values(), default=0)} for jobs"
+            yield place, f"needs {count} boards; {boards} have slots for jobs"
+    elif placement is not None and count > most:
+        yield (
+            place,
+            f"needs {count} slots of one board; none has more than {most} "
+            "for jobs",
         )
 
 
@@ -467,6 +538,11 @@ def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:
     if cluster.cores_per_host is None:
         if cluster.attach_s:
             yield "cluster.attach_s", "requires cluster.cores_per_host"
+        if cluster.power is not None and cluster.power.core_active_w:
+            yield (
+                "cluster.power.core_active_w",
+                "requires cluster.cores_per_host",
+            )
         for name, strategy in scenario.strategies.items():
             if strategy.deadline_action not in (None, "continue"):
                 yield (
@@ -507,6 +583,16 @@ def _problems_of_budgets(scenario: scenarios.Scenario) -> _Problems:
             yield place, "needs slot_s or bytes"
         if tenant not in tenants:
             yield place, f"no job is of the tenant {tenant!r}"
+
+
+def _problems_of_priorities(scenario: scenarios.Scenario) -> _Problems:
+    tenants = {job.tenant for job in scenario.jobs}
+    for tenant in scenario.max_priorities:
+        if tenant not in tenants:
+            yield (
+                f"max_priorities.{tenant}",
+                f"no job is of the tenant {tenant!r}",
+            )
 
 
 def _problems_of_users(scenario: scenarios.Scenario) -> _Problems:
@@ -565,7 +651,9 @@ def _problems_of_reservations(scenario: scenarios.Scenario) -> _Problems:
         if period_s and one.end_s - one.start_s > period_s:
             yield f"{place}.end_s", "is after the next start"
         if one.times > 1 and not period_s:
-            yield f"{place}.times", "requires repeat"
+            yield f"{place}.times", "requires repeat: day or repeat: week"
+        if one.times == 1 and period_s:
+            yield f"{place}.repeat", "requires times: 2 or more"
         for host in one.hosts:
             if host not in boards:
                 yield f"{place}.hosts", f"host {host} has no board"
