@@ -50,6 +50,7 @@ METRICS = (
     "sar",
     "dlr",
     "makespan_s",
+    *results.WAITS,
 )
 
 _Value = str | int | float | bool
