@@ -524,12 +524,12 @@ def _problems_of_sets(scenario: scenarios.Scenario) -> _Problems:
         "sets of jobs": bool(found),
         "chains": any(job.chain is not None for job in scenario.jobs),
     }
-    member = models.member_of(scenario.cluster)
+    model_member = models.member_of(scenario.cluster)
     for kind in (kind for kind, is_there in kinds.items() if is_there):
         if scenario.outages:
             yield "outages", f"cannot be combined with {kind}"
-        if member is not None:
-            yield f"cluster.{member}", f"cannot be combined with {kind}"
+        if model_member is not None:
+            yield f"cluster.{model_member}", f"cannot be combined with {kind}"
 
 
 def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:
