@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import pathlib
+import random
 import typing
 
 import msgspec
@@ -239,6 +241,89 @@ def test_a_reservation_takes_a_slot(
     end_s = 5.0 + 8.0 + (3.0 if reconfiguration_s else -2.0)
     assert max(one.finish_s for one in found) == pytest.approx(end_s)
     assert sum(one.preemptions for one in found) == (not reconfiguration_s)
+
+
+def _at_random(seed: int) -> list[scenarios.JobSpec]:
+    """Chains, sets and single jobs of several priorities."""
+    chooser = random.Random(seed)
+    jobs: list[scenarios.JobSpec] = []
+    arrival_s = 0.0
+    while len(jobs) < 120:
+        arrival_s += chooser.expovariate(0.7)
+        one = make_job(
+            len(jobs),
+            host=chooser.choice([None, 0, 1, 2]),
+            arrival_s=arrival_s,
+            size_bytes=chooser.uniform(1e8, 4e9),
+            accelerator=chooser.choice(["gzip", "aes", "sha"]),
+        )
+        kind = chooser.choices(["single", "set", "chain"], (12, 1, 6))[0]
+        if kind == "single":
+            urgent = chooser.choice([0, 1])
+            one = msgspec.structs.replace(one, priority=urgent)
+        if kind == "chain":
+            names = chooser.choices(["gzip", "aes"], k=chooser.randint(2, 4))
+            placement = chooser.choice([None, None, "same_board"])
+            one = msgspec.structs.replace(
+                one,
+                accelerator="",
+                chain=tuple(names),
+                set_placement=placement,
+            )
+        jobs.append(one)
+        if kind == "set":
+            jobs[-1] = msgspec.structs.replace(one, set_id=f"s{one.id}")
+            jobs.append(msgspec.structs.replace(jobs[-1], id=one.id + 1))
+    return jobs
+
+
+@pytest.mark.parametrize("strategy", ["fifo", "wra", "auto", "edf"])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_holds_for_all_chains(strategy: str, seed: int) -> None:
+    scenario = make_scenario(
+        _at_random(seed),
+        hosts=3,
+        slots=4,
+        strategy=strategy,
+        options=FINE,
+        nic_bytes_per_s=0.5e9,
+        dma_bytes_per_s=1e9,
+    )
+    outcomes = run(scenario)
+    held: dict[tuple[int | None, int | None], list[tuple[float, float]]] = {}
+    lost = 0
+    for job, one in zip(scenario.jobs, outcomes, strict=True):
+        for each in one.stages or (one,):
+            for stay in each.stays:
+                held.setdefault((stay.host, stay.slot), []).append(
+                    (stay.start_s, stay.finish_s)
+                )
+            held.setdefault((each.host, each.slot), []).append(
+                (each.start_s, one.finish_s)
+            )
+        if job.chain is None:
+            continue
+        ratios = scenario.cluster.stage_ratios(job)
+        least_s = max(
+            job.size_bytes * ratio / ACCELERATORS[name].peak_bytes_per_s
+            for name, ratio in zip(job.chain, ratios, strict=False)
+        )
+        assert one.worked_s >= least_s * (1 - 1e-9)
+        lost += one.preemptions
+        for stage, ratio in zip(one.stages, ratios, strict=False):
+            assert len(stage.stays) == len(one.stays)
+            for stay, whole in zip(stage.stays, one.stays, strict=True):
+                assert stay.done_bytes == pytest.approx(
+                    whole.done_bytes * ratio, abs=2 + ratio
+                )
+        if job.set_placement is not None and not one.preemptions:
+            assert len({stage.host for stage in one.stages}) == 1
+    assert lost > 0
+    # A slot has one holder at a time.
+    for times in held.values():
+        times.sort()
+        for (_, end_s), (start_s, _) in itertools.pairwise(times):
+            assert start_s >= end_s - 1e-6
 
 
 def test_budgets_count_each_stage() -> None:
