@@ -560,7 +560,7 @@ class _Simulation:
         """End a piece that a slot computes without interruption."""
         held = self._holdings[number]
         assert held is not None
-        if held.job.id in self._members:
+        if self._members and held.job.id in self._members:
             self._end_chain_piece(self._members[held.job.id].chain, now, batch)
             return
         if held.piece_bytes >= held.job.size_bytes - held.done_bytes:
@@ -908,8 +908,8 @@ class _Simulation:
         held.start_s = now
         held.works = True
         self._working += 1
-        member = self._members.get(held.job.id)
-        if member is not None:
+        if self._members and held.job.id in self._members:
+            member = self._members[held.job.id]
             peak_bytes_per_s = self._peak_bytes_per_s(number, held.job)
             member.chain.join(
                 member.stage,
@@ -921,7 +921,7 @@ class _Simulation:
     def _start_piece(self, number: int, held: _Holding, now: float) -> None:
         """Let a slot compute up to the next border or to the end."""
         job, slot = held.job, self._slots[number]
-        if job.id in self._members:
+        if self._members and job.id in self._members:
             self._members[job.id].chain.go_on(self._engine, now)
             return
         profile = self._profiles[job.accelerator]

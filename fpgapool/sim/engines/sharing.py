@@ -338,13 +338,14 @@ def settle(net: Network, now: float) -> None:
 @compiling.in_place
 def _release(net: Network) -> None:
     """Mark flows whose bottleneck other flows have left."""
+    shift = net.counts[_SHIFT]
     for at in range(net.counts[_DIRTY]):
         resource = net.dirty[at]
         net.is_dirty[resource] = 0
         number = net.head[resource]
         while number >= 0:
-            if net.bottleneck[number >> net.counts[_SHIFT]] == resource:
-                _change(net, number >> net.counts[_SHIFT])
+            if net.bottleneck[number >> shift] == resource:
+                _change(net, number >> shift)
             number = net.following[number]
     net.counts[_DIRTY] = 0
 
@@ -396,12 +397,13 @@ def _touch_resources(net: Network) -> None:
 @compiling.in_place
 def _open(net: Network, resource: int) -> None:
     """Compute the room left by fixed flows, and count the growing ones."""
+    shift = net.counts[_SHIFT]
     room = net.capacity[resource]
     weight = 0.0
     growing = 0
     number = net.head[resource]
     while number >= 0:
-        flow = number >> net.counts[_SHIFT]
+        flow = number >> shift
         if net.is_filled[flow]:
             weight += net.cost[number]
             growing += 1
@@ -418,11 +420,12 @@ def _open(net: Network, resource: int) -> None:
 @compiling.in_place
 def _fill_up(net: Network, resource: int) -> None:
     """Stop the flows that are still growing on a full resource."""
+    shift = net.counts[_SHIFT]
     level = net.level[resource]
     number = net.head[resource]
     while number >= 0:
-        if net.cap_place[number >> net.counts[_SHIFT]] > 0:
-            _freeze(net, number >> net.counts[_SHIFT], level, resource)
+        if net.cap_place[number >> shift] > 0:
+            _freeze(net, number >> shift, level, resource)
         number = net.following[number]
 
 
@@ -450,6 +453,7 @@ def _freeze(net: Network, flow: int, rate: float, bottleneck: int) -> None:
 @compiling.in_place
 def _find_unfair(net: Network) -> None:
     """Mark flows that have lost their bottleneck or hold others back."""
+    shift = net.counts[_SHIFT]
     for at in range(net.counts[_TOUCHED]):
         resource = net.touched[at]
         net.is_touched[resource] = 0
@@ -458,7 +462,7 @@ def _find_unfair(net: Network) -> None:
         level = math.inf
         number = net.head[resource]
         while number >= 0:
-            flow = number >> net.counts[_SHIFT]
+            flow = number >> shift
             rate = net.rate[flow]
             if net.is_filled[flow]:
                 rate = net.fresh[flow]
@@ -470,7 +474,7 @@ def _find_unfair(net: Network) -> None:
         is_full = load >= net.capacity[resource] * (1.0 - _EPSILON)
         number = net.head[resource]
         while number >= 0:
-            flow = number >> net.counts[_SHIFT]
+            flow = number >> shift
             if not net.is_filled[flow]:
                 rate = net.rate[flow]
                 if rate > level * (1.0 + _EPSILON) or (

@@ -538,17 +538,17 @@ def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:
     if cluster.cores_per_host is None:
         if cluster.attach_s:
             yield "cluster.attach_s", "requires cluster.cores_per_host"
-        if cluster.power is not None and cluster.power.core_active_w:
-            yield (
-                "cluster.power.core_active_w",
-                "requires cluster.cores_per_host",
-            )
         for name, strategy in scenario.strategies.items():
             if strategy.deadline_action not in (None, "continue"):
                 yield (
                     f"strategies.{name}.deadline_action",
                     "requires cluster.cores_per_host",
                 )
+        if cluster.power is not None and cluster.power.core_active_w:
+            yield (
+                "cluster.power.core_active_w",
+                "requires cluster.cores_per_host",
+            )
     if cluster.heartbeat_s is None:
         if cluster.containers_per_device != 1:
             yield (
@@ -586,6 +586,9 @@ def _problems_of_budgets(scenario: scenarios.Scenario) -> _Problems:
 
 
 def _problems_of_priorities(scenario: scenarios.Scenario) -> _Problems:
+    if models.member_of(scenario.cluster) is not None:
+        # These refuse priorities altogether.
+        return
     tenants = {job.tenant for job in scenario.jobs}
     for tenant in scenario.max_priorities:
         if tenant not in tenants:
