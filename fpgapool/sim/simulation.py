@@ -484,9 +484,12 @@ class _Simulation:
             for job_id in self.waiting
         }
 
-    def _rates_now(self) -> list[float]:
-        """Return the rate of each slot's input in bytes/s."""
-        rates = self._engine.rates()
+    def _rates_now(self) -> typing.Any:
+        """Return the rate of each slot's input in bytes/s.
+
+        :returns: a list, or an array of a compiled engine.
+        """
+        rates: typing.Any = self._engine.rates()
         if self._members:
             rates = list(rates)
             for held in self._holdings:

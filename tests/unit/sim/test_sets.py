@@ -47,7 +47,7 @@ def make_scenario(
             **cluster,
         ),
         strategies={"fifo": scenarios.StrategyOptions()},
-        jobs=jobs,
+        jobs=list(jobs),
     )
 
 
