@@ -485,11 +485,8 @@ class _Simulation:
         }
 
     def _rates_now(self) -> typing.Any:
-        """Return the rate of each slot's input in bytes/s.
-
-        :returns: a list, or an array of a compiled engine.
-        """
-        rates: typing.Any = self._engine.rates()
+        """Return the rates of the engine, with those of all stages."""
+        rates = self._engine.rates()
         if self._members:
             rates = list(rates)
             for held in self._holdings:

@@ -59,8 +59,11 @@ class Engine(abc.ABC):
         """
 
     @abc.abstractmethod
-    def rates(self) -> list[float]:
-        """Return the rate of each slot's input in bytes/s."""
+    def rates(self) -> typing.Any:
+        """Return the rate of each slot's input in bytes/s.
+
+        :returns: a list, or an array once the engine is compiled.
+        """
 
 
 class Pipes:
