@@ -29,6 +29,7 @@ from fpgapool.core.queues import overruns
 from fpgapool.core.queues import sharing
 from fpgapool.core.rules import preemption
 from fpgapool.sim import budgets
+from fpgapool.sim import chains
 from fpgapool.sim import errors
 from fpgapool.sim import models
 from fpgapool.sim import power_caps
@@ -177,10 +178,18 @@ def run(
     quantum_bytes = None
     if preempts:
         quantum_bytes = options.preempt_quantum_bytes or QUANTUM_BYTES
+    most_stages = max(
+        (len(job.chain or ()) for job in scenario.jobs), default=0
+    )
+    make_engine = ENGINES[engine]
+    if most_stages:
+        make_engine = functools.partial(
+            fluid.FluidEngine, most_stages=most_stages
+        )
     simulation = _Simulation(
         scenario,
         strategy,
-        ENGINES[engine],
+        make_engine,
         watcher,
         caps,
         quantum_bytes,
@@ -207,13 +216,15 @@ def _all_outcomes(
 
     :raises errors.InputError: if a job has not ended.
     """
-    if simulation.waiting:
+    waiting = simulation.waiting_ids()
+    if waiting:
         raise errors.InputError(
             source,
             place,
-            f"{len(simulation.waiting)} jobs would wait forever (first: job "
-            f"{min(simulation.waiting)}); change the strategy's options so "
-            "that jobs may leave their hosts, or give sets fewer jobs",
+            f"{len(waiting)} jobs would wait forever (first: job "
+            f"{min(waiting)}); change the strategy's options so that jobs may "
+            "leave their hosts, or give sets fewer jobs and chains fewer "
+            "stages",
         )
     for job in scenario.jobs:
         if job.id not in simulation.outcomes:
@@ -240,6 +251,10 @@ def _check_leaving(
             source, "reservations", "reservations require --engine fluid"
         )
     for at, job in enumerate(scenario.jobs):
+        if job.chain is not None:
+            raise errors.InputError(
+                source, f"jobs[{at}].chain", "chains require --engine fluid"
+            )
         if _limit_bytes(_first_claim(job)) < job.size_bytes:
             raise errors.InputError(
                 source,
@@ -290,6 +305,8 @@ class _Holding:
         it keeps its slot.
     :ivar piece_bytes: what it computes from its last border without
         interruption.
+    :ivar works: whether its slot has begun; until then it is programmed, or
+        those of its set are.
     """
 
     __slots__ = (
@@ -300,6 +317,7 @@ class _Holding:
         "piece_bytes",
         "quantum_bytes",
         "start_s",
+        "works",
     )
 
     def __init__(
@@ -318,6 +336,7 @@ class _Holding:
         self.limit_bytes = limit_bytes
         self.quantum_bytes = quantum_bytes
         self.piece_bytes = 0.0
+        self.works = False
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
@@ -397,13 +416,15 @@ class _Simulation:
         # (end of programming, slot)
         self._programming: list[tuple[float, int]] = []
         self._wake_s = math.inf
-        self._jobs = sorted(
-            scenario.jobs, key=operator.attrgetter("arrival_s", "id")
+        # The jobs, with the stages of chains, which are those of sets.
+        self._jobs, self._members = chains.expand(
+            sorted(scenario.jobs, key=operator.attrgetter("arrival_s", "id")),
+            scenario.cluster,
         )
         #: The sizes of sets, by tenant and name.
         self._sets = collections.Counter(
             (job.tenant, job.set_id)
-            for job in scenario.jobs
+            for job in self._jobs
             if job.set_id is not None
         )
         # The number of jobs that have arrived.
@@ -451,8 +472,29 @@ class _Simulation:
                         None if held is None else held.job
                         for held in self._holdings
                     ],
-                    self._engine.rates(),
+                    self._rates_now(),
                 )
+
+    def waiting_ids(self) -> set[int]:
+        """Return the jobs of the scenario that wait."""
+        return {
+            job_id
+            if (member := self._members.get(job_id)) is None
+            else member.chain.job.id
+            for job_id in self.waiting
+        }
+
+    def _rates_now(self) -> typing.Any:
+        """Return the rates of the engine, with those of all stages."""
+        rates = self._engine.rates()
+        if self._members:
+            rates = list(rates)
+            for held in self._holdings:
+                if held is not None:
+                    member = self._members.get(held.job.id)
+                    if member is not None and not member.stage:
+                        member.chain.fill_in(rates)
+        return rates
 
     def _goes_on(self) -> bool:
         return bool(self._programming) or (
@@ -518,6 +560,9 @@ class _Simulation:
         """End a piece that a slot computes without interruption."""
         held = self._holdings[number]
         assert held is not None
+        if self._members and held.job.id in self._members:
+            self._end_chain_piece(self._members[held.job.id].chain, now, batch)
+            return
         if held.piece_bytes >= held.job.size_bytes - held.done_bytes:
             batch.append(self._complete(number, held, now))
             return
@@ -533,6 +578,31 @@ class _Simulation:
             held.limit_bytes = math.inf
             batch.append(events.ClaimExceeded(number, held.generation))
 
+    def _end_chain_piece(
+        self, chain: chains.Chain, now: float, batch: list[events.Event]
+    ) -> None:
+        """End a piece that a chain computes without interruption."""
+        is_last = chain.end_piece()
+        if is_last:
+            self.outcomes[chain.job.id] = chain.outcome(now)
+            if self._on_end is not None:
+                self._on_end()
+        for seat in chain.seats():
+            number = seat.slot.number
+            held = self._holdings[number]
+            assert held is not None
+            if is_last:
+                batch.append(self._release(number, held, now))
+                continue
+            self._at_border[number] = held
+            if held.quantum_bytes <= 0:
+                held.quantum_bytes = self._quantum_of(number, held.job)
+                batch.append(
+                    events.QuantumDone(
+                        number, held.generation, held.done_bytes
+                    )
+                )
+
     def _go_on_from_borders(self, now: float) -> None:
         """Continue the jobs that kept their slots at a border."""
         for number, held in self._at_border.items():
@@ -544,20 +614,10 @@ class _Simulation:
         self, number: int, held: _Holding, now: float
     ) -> events.Event:
         slot, job = self._slots[number], held.job
-        if self._budgets is not None:
-            self._charge(
-                number,
-                job,
-                now,
-                job.size_bytes - self._stays_bytes.get(job.id, 0),
-            )
-        self._holdings[number] = None
-        self._working -= 1
-        del self._claims[job.id]
+        released = self._release(number, held, now)
         stays: tuple[schedules.Stay, ...] = ()
         if self._stays and job.id in self._stays:
             stays = tuple(self._stays.pop(job.id))
-            del self._stays_bytes[job.id]
         self.outcomes[job.id] = schedules.JobOutcome(
             job.id,
             held.start_s,
@@ -574,6 +634,25 @@ class _Simulation:
         )
         if self._on_end is not None:
             self._on_end()
+        return released
+
+    def _release(
+        self, number: int, held: _Holding, now: float
+    ) -> events.Event:
+        """Release the slot of a job, or of a stage, that has ended."""
+        job = held.job
+        if self._budgets is not None:
+            self._charge(
+                number,
+                job,
+                now,
+                job.size_bytes - self._stays_bytes.get(job.id, 0),
+            )
+        self._holdings[number] = None
+        self._working -= 1
+        del self._claims[job.id]
+        if self._stays_bytes:
+            self._stays_bytes.pop(job.id, None)
         self._learnt.note(
             job.tenant, job.accelerator, _first_claim(job), job.size_bytes
         )
@@ -581,7 +660,7 @@ class _Simulation:
 
     def _progress(self) -> Iterator[events.Event]:
         """Yield the rates that changed when pipes were last shared."""
-        rates = np.array(self._engine.rates())
+        rates = np.array(self._rates_now())
         # Slots at a border are about to continue.
         for number in self._at_border:
             rates[number] = self._rates[number]
@@ -648,9 +727,9 @@ class _Simulation:
                 if granted.job.set_id is not None:
                     # All jobs of its set begin now.
                     self._work(order.slot_id, granted, now)
-            elif (
-                isinstance(order, instructions.Requeue)
-                and order.reason == codes.RESERVED
+            elif isinstance(order, instructions.Requeue) and order.reason in (
+                codes.RESERVED,
+                codes.SET_INCOMPLETE,
             ):
                 batch.append(self._make_room(order, now))
         return batch
@@ -658,23 +737,27 @@ class _Simulation:
     def _make_room(
         self, order: instructions.Requeue, now: float
     ) -> events.Event:
-        """Stop a job whose slot is reserved now; it is queued already."""
+        """Stop a job whose slot, or one of its set, is reserved now.
+
+        It is queued already.
+        """
         number, held = next(
             (number, held)
             for number, held in enumerate(self._holdings)
             if held is not None and held.generation == order.generation_lost
         )
+        if held.works:
+            self._stop(number, now)
+            return events.JobProgress(held.job.id, held.done_bytes)
         programming = [one for one in self._programming if one[1] == number]
         if programming:
             self._programming.remove(programming[0])
             heapq.heapify(self._programming)
-            if self._budgets is not None:
-                self._charge(number, held.job, now, 0.0)
             self._programmed[number] = None
-            self._holdings[number] = None
-            self.waiting[held.job.id] = held.job
-        else:
-            self._stop(number, now)
+        if self._budgets is not None:
+            self._charge(number, held.job, now, 0.0)
+        self._holdings[number] = None
+        self.waiting[held.job.id] = held.job
         return events.JobProgress(held.job.id, held.done_bytes)
 
     def _leave(
@@ -718,7 +801,10 @@ class _Simulation:
         """
         slot, held = self._slots[number], self._holdings[number]
         assert held is not None
-        if number not in self._at_border:
+        member = self._members.get(held.job.id)
+        if member is not None:
+            member.chain.leave(member.stage, self._engine, now)
+        elif number not in self._at_border:
             # Its host is lost, or it exceeded its claim before other jobs
             # started to wait.
             assert isinstance(self._engine, fluid.FluidEngine)
@@ -728,11 +814,12 @@ class _Simulation:
         done_bytes = held.done_bytes - self._stays_bytes.get(job.id, 0)
         if self._budgets is not None:
             self._charge(number, job, now, done_bytes)
-        self._stays.setdefault(job.id, []).append(
-            schedules.Stay(
-                slot.host, slot.place, held.start_s, now, done_bytes, lost
+        if member is None:
+            self._stays.setdefault(job.id, []).append(
+                schedules.Stay(
+                    slot.host, slot.place, held.start_s, now, done_bytes, lost
+                )
             )
-        )
         self._stays_bytes[job.id] = held.done_bytes
         self._holdings[number] = None
         self._working -= 1
@@ -819,12 +906,24 @@ class _Simulation:
 
     def _work(self, number: int, held: _Holding, now: float) -> None:
         held.start_s = now
+        held.works = True
         self._working += 1
+        if self._members and held.job.id in self._members:
+            member = self._members[held.job.id]
+            peak_bytes_per_s = self._peak_bytes_per_s(number, held.job)
+            member.chain.join(
+                member.stage,
+                chains.Seat(self._slots[number], peak_bytes_per_s, held),
+                now,
+            )
         self._start_piece(number, held, now)
 
     def _start_piece(self, number: int, held: _Holding, now: float) -> None:
         """Let a slot compute up to the next border or to the end."""
         job, slot = held.job, self._slots[number]
+        if self._members and job.id in self._members:
+            self._members[job.id].chain.go_on(self._engine, now)
+            return
         profile = self._profiles[job.accelerator]
         piece_bytes = job.size_bytes - held.done_bytes
         if piece_bytes > held.quantum_bytes:

@@ -48,6 +48,8 @@ APPLICATION = REQUEST_ID
 SET_ID = REQUEST_ID
 #: The number of sessions of a set, or of slots that a group gets at once.
 MIN_SET_SIZE, MAX_SET_SIZE = 2, 64
+#: The number of stages of a chain.
+MIN_STAGES, MAX_STAGES = 2, 8
 #: Descriptions of these strings, for error messages.
 GROUP_NAME_WORDS = (
     "1 to 64 of the characters A-Z a-z 0-9 _ . -, starting with a letter or"

@@ -20,8 +20,6 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import rules
 
-LEAST, MOST = 2, 8
-
 # Options that need all data in this process, or one accelerator, or that the
 # chain sets itself.
 _REFUSED = ("arguments", "checksum", "fallback", "set_id", "set_size")
@@ -52,11 +50,11 @@ def stages(
     :raises errors.InvalidRequest: ``CHAIN_LENGTH``, ``CHAIN_PARAMS``,
         ``CHAIN_OPTION``, or the code of another invalid argument.
     """
-    if not LEAST <= len(accelerators) <= MOST:
+    if not rules.MIN_STAGES <= len(accelerators) <= rules.MAX_STAGES:
         raise errors.InvalidRequest(
             codes.CHAIN_LENGTH,
-            f"a chain has {LEAST} to {MOST} stages, and not "
-            f"{len(accelerators)}",
+            f"a chain has {rules.MIN_STAGES} to {rules.MAX_STAGES} stages, "
+            f"and not {len(accelerators)}",
         )
     for name in _REFUSED:
         if options.get(name):

@@ -296,6 +296,7 @@ def _show(
             if some[0].details.treatment
         },
     )
+    _show_kinds(console, found)
     _show_usage(console, found)
     _show_outages(console, found)
     _print(
@@ -464,6 +465,36 @@ def _show_usage(
         ],
         rows,
     )
+
+
+def _show_kinds(
+    console: rich.console.Console, found: Mapping[str, results.Result]
+) -> None:
+    """Show how long single jobs, sets and chains waited and took."""
+    if not any(each.details.kinds for each in found.values()):
+        return
+    table = screen.make_table(
+        ("strategy", "kind"),
+        ("number", "wait mean", "wait p95", "took mean", "took p95"),
+        "Sets and chains: waits for all slots, and times with them",
+    )
+    for name, each in found.items():
+        for kind, one in each.details.kinds.items():
+            table.add_row(
+                rich.markup.escape(name),
+                kind,
+                str(one.count),
+                *(
+                    f"{value_s:.2f} s"
+                    for value_s in (
+                        one.wait_mean_s,
+                        one.wait_p95_s,
+                        one.took_mean_s,
+                        one.took_p95_s,
+                    )
+                ),
+            )
+    console.print(table)
 
 
 def _show_outages(

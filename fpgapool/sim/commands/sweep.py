@@ -25,6 +25,8 @@ _SHOWN = (
     ("act_s", "ACT, s"),
     ("tct95_s", "TCT(95), s"),
     ("dlr", "DLR, share of bytes"),
+    ("wait_mean_s", "wait mean, s"),
+    ("wait_p95_s", "wait p95, s"),
 )
 #: Longer tables are not shown; their results are only in the file.
 _MAX_SHOWN = 60

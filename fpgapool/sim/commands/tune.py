@@ -317,6 +317,7 @@ def _show_confirmation(
         (
             *("ACT default, s", "ACT tuned, s", better),
             *("TCT95 default, s", "TCT95 tuned, s", better),
+            *("wait p95 default, s", "wait p95 tuned, s"),
         ),
         "Simulation: default (learnt) against tuned thresholds, means over "
         "seeds",
@@ -330,6 +331,8 @@ def _show_confirmation(
             f"{summary.default['tct95_s']:.4g}",
             f"{summary.gain.means['tct95_s']:.4g}",
             _times(summary.gain.tct95),
+            f"{summary.default['wait_p95_s']:.4g}",
+            f"{summary.gain.means['wait_p95_s']:.4g}",
         )
     console.print(table)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import abc
 import typing
+from collections.abc import Sequence
 
 from fpgapool.sim.inputs import scenario
 
@@ -58,8 +59,11 @@ class Engine(abc.ABC):
         """
 
     @abc.abstractmethod
-    def rates(self) -> list[float]:
-        """Return the rate of each slot's input in bytes/s."""
+    def rates(self) -> typing.Any:
+        """Return the rate of each slot's input in bytes/s.
+
+        :returns: a list, or an array once the engine is compiled.
+        """
 
 
 class Pipes:
@@ -85,6 +89,40 @@ class Pipes:
 
     def ingress(self, host: int) -> int:
         return self.first_ingress + host
+
+    def route(
+        self,
+        source: int | None,
+        slots: Sequence[Slot],
+        ratios: Sequence[float],
+    ) -> dict[int, float]:
+        """Return what data uses that goes through slots, one by one, and back.
+
+        :param source: the host that sends the data and gets the results; None:
+            a machine outside the cluster.
+        :param ratios: bytes of input of each slot and, last, bytes of results,
+            per byte that is sent.
+        :returns: by pipe, bytes on it per byte that is sent.
+        """
+        costs: dict[int, float] = {}
+
+        def add(pipe: int, ratio: float) -> None:
+            costs[pipe] = costs.get(pipe, 0.0) + ratio
+
+        def move(sender: int | None, receiver: int | None, at: int) -> None:
+            if sender != receiver and ratios[at] > 0.0:
+                if sender is not None:
+                    add(self.egress(sender), ratios[at])
+                if receiver is not None:
+                    add(self.ingress(receiver), ratios[at])
+
+        host = source
+        for at, slot in enumerate(slots):
+            move(host, slot.host, at)
+            add(slot.device, ratios[at])
+            host = slot.host
+        move(host, source, len(slots))
+        return costs
 
 
 def slots_of(cluster: scenario.Cluster) -> list[Slot]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import typing
+from collections.abc import Mapping
 
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import compiling
@@ -23,13 +24,21 @@ _NO_FLOW: _NewFlow = (-1, -1, -1, -1, -1, -1, 0.0, 0.0, 0.0, 0.0)
 
 
 class FluidEngine(base.Engine):
-    """Flows with rates that are max-min fair over all their pipes."""
+    """Flows with rates that are max-min fair over all their pipes.
 
-    def __init__(self, cluster: scenario.Cluster) -> None:
-        self._pipes = base.Pipes(cluster)
+    :param most_stages: maximum number of slots that one flow goes through.
+    """
+
+    def __init__(
+        self, cluster: scenario.Cluster, most_stages: int = 1
+    ) -> None:
+        self.pipes = base.Pipes(cluster)
         self._slots = len(base.slots_of(cluster))
         self._net = sharing.make_network(
-            self._pipes.capacities_bytes_per_s, self._slots
+            self.pipes.capacities_bytes_per_s,
+            self._slots,
+            # The pipe of each board, and two links on each way.
+            most_stages + 2 * (most_stages + 1),
         )
         # A flow to start, and when to share the pipes. Both wait until rates
         # matter: one call for them and for the ends of flows is faster than
@@ -60,8 +69,8 @@ class FluidEngine(base.Engine):
             self._go_on(-math.inf)
         self._is_stale = True
         source = transfer.source
-        first_egress = self._pipes.first_egress
-        first_ingress = self._pipes.first_ingress
+        first_egress = self.pipes.first_egress
+        first_ingress = self.pipes.first_ingress
         egress = ingress = back_egress = back_ingress = _NOWHERE
         if source != slot.host:
             ingress = first_ingress + slot.host
@@ -81,6 +90,27 @@ class FluidEngine(base.Engine):
             float(transfer.peak_bytes_per_s),
             float(transfer.size_bytes),
             now,
+        )
+
+    def start_route(
+        self,
+        slot_number: int,
+        costs: Mapping[int, float],
+        peak_bytes_per_s: float,
+        size_bytes: float,
+        now: float,
+    ) -> None:
+        """Start work that goes through several slots.
+
+        :param slot_number: the first one, which has the rate and the end.
+        :param costs: see :meth:`.base.Pipes.route`.
+        """
+        self._catch_up()
+        self._is_stale = True
+        for pipe, cost in costs.items():
+            sharing.use(self._net, slot_number, pipe, cost)
+        sharing.start(
+            self._net, slot_number, peak_bytes_per_s, size_bytes, now
         )
 
     def stop(self, slot_number: int, now: float) -> float:

@@ -20,7 +20,8 @@ from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import heaps
 from fpgapool.sim.engines import instants
 
-#: Maximum number of resources that one flow uses.
+#: Maximum number of resources that one flow uses, unless a network has room
+#: for more.
 USES = 5
 #: Relative difference of rates that is only a rounding error.
 _EPSILON = 1e-12
@@ -31,13 +32,14 @@ _CHANGED = 0  # flows whose rate is no longer valid
 _DIRTY = 1  # resources that a flow has left
 _FILLED = 2  # flows that get new rates
 _TOUCHED = 3  # resources that these use
-_COUNTS = 4
+_SHIFT = 4  # of a flow's number, to that of its first use
+_COUNTS = 5
 
 
 class Network(typing.NamedTuple):
     """Flows and resources, each with a number; each field is a vector.
 
-    The uses of flow f have numbers in [f × USES, (f + 1) × USES).
+    The uses of flow f have numbers in [f << shift, (f + 1) << shift).
 
     :ivar head: first use of each resource; -1: it has no use.
     :ivar level: while filling: the rate at which a resource is full.
@@ -101,16 +103,21 @@ _OF_USES = ("resource", "cost", "following", "preceding")
 
 
 def make_network(
-    capacities_bytes_per_s: typing.Sequence[float], flow_count: int
+    capacities_bytes_per_s: typing.Sequence[float],
+    flow_count: int,
+    uses: int = USES,
 ) -> Network:
     """Make a network without flows.
 
     :param capacities_bytes_per_s: capacity of each resource, above 0.
+    :param uses: maximum number of resources that one flow uses.
     """
     resources = len(capacities_bytes_per_s)
+    # A shift is faster than a division by a number that varies.
+    shift = (uses - 1).bit_length()
     lengths = {
         **dict.fromkeys(_OF_RESOURCES, resources),
-        **dict.fromkeys(_OF_USES, flow_count * USES),
+        **dict.fromkeys(_OF_USES, flow_count << shift),
         "counts": _COUNTS,
         "level_order": resources + 1,
         "due_order": flow_count + 1,
@@ -123,6 +130,7 @@ def make_network(
     }
     vectors["capacity"] = list(map(float, capacities_bytes_per_s))
     vectors["head"] = [-1] * resources
+    vectors["counts"][_SHIFT] = shift
     return Network(**vectors)
 
 
@@ -182,7 +190,7 @@ def use(net: Network, flow: int, resource: int, cost: float) -> None:
 
     :param cost: bytes on the resource per byte of the flow, above 0.
     """
-    number = flow * USES + net.use_count[flow]
+    number = (flow << net.counts[_SHIFT]) + net.use_count[flow]
     net.use_count[flow] += 1
     net.resource[number] = resource
     net.cost[number] = cost
@@ -197,7 +205,8 @@ def start(
     net.total[flow] = net.left[flow] = total
     net.since[flow] = now
     net.rate[flow] = 0.0
-    for number in range(flow * USES, flow * USES + net.use_count[flow]):
+    first_use = flow << net.counts[_SHIFT]
+    for number in range(first_use, first_use + net.use_count[flow]):
         resource = net.resource[number]
         first = net.head[resource]
         net.following[number] = first
@@ -219,7 +228,8 @@ def _change(net: Network, flow: int) -> None:
 @compiling.in_place
 def stop(net: Network, flow: int) -> None:
     """End a flow; the others keep their old rates until `settle`."""
-    for number in range(flow * USES, flow * USES + net.use_count[flow]):
+    first_use = flow << net.counts[_SHIFT]
+    for number in range(first_use, first_use + net.use_count[flow]):
         resource = net.resource[number]
         before, after = net.preceding[number], net.following[number]
         if before >= 0:
@@ -328,13 +338,14 @@ def settle(net: Network, now: float) -> None:
 @compiling.in_place
 def _release(net: Network) -> None:
     """Mark flows whose bottleneck other flows have left."""
+    shift = net.counts[_SHIFT]
     for at in range(net.counts[_DIRTY]):
         resource = net.dirty[at]
         net.is_dirty[resource] = 0
         number = net.head[resource]
         while number >= 0:
-            if net.bottleneck[number // USES] == resource:
-                _change(net, number // USES)
+            if net.bottleneck[number >> shift] == resource:
+                _change(net, number >> shift)
             number = net.following[number]
     net.counts[_DIRTY] = 0
 
@@ -373,7 +384,8 @@ def _fill(net: Network) -> None:
 def _touch_resources(net: Network) -> None:
     for at in range(net.counts[_FILLED]):
         flow = net.filled[at]
-        for number in range(flow * USES, flow * USES + net.use_count[flow]):
+        first_use = flow << net.counts[_SHIFT]
+        for number in range(first_use, first_use + net.use_count[flow]):
             resource = net.resource[number]
             if not net.is_touched[resource]:
                 net.is_touched[resource] = 1
@@ -385,12 +397,13 @@ def _touch_resources(net: Network) -> None:
 @compiling.in_place
 def _open(net: Network, resource: int) -> None:
     """Compute the room left by fixed flows, and count the growing ones."""
+    shift = net.counts[_SHIFT]
     room = net.capacity[resource]
     weight = 0.0
     growing = 0
     number = net.head[resource]
     while number >= 0:
-        flow = number // USES
+        flow = number >> shift
         if net.is_filled[flow]:
             weight += net.cost[number]
             growing += 1
@@ -407,11 +420,12 @@ def _open(net: Network, resource: int) -> None:
 @compiling.in_place
 def _fill_up(net: Network, resource: int) -> None:
     """Stop the flows that are still growing on a full resource."""
+    shift = net.counts[_SHIFT]
     level = net.level[resource]
     number = net.head[resource]
     while number >= 0:
-        if net.cap_place[number // USES] > 0:
-            _freeze(net, number // USES, level, resource)
+        if net.cap_place[number >> shift] > 0:
+            _freeze(net, number >> shift, level, resource)
         number = net.following[number]
 
 
@@ -420,7 +434,8 @@ def _freeze(net: Network, flow: int, rate: float, bottleneck: int) -> None:
     net.fresh[flow] = rate
     net.bottleneck[flow] = bottleneck
     heaps.remove(net.cap, net.cap_order, net.cap_place, flow)
-    for number in range(flow * USES, flow * USES + net.use_count[flow]):
+    first_use = flow << net.counts[_SHIFT]
+    for number in range(first_use, first_use + net.use_count[flow]):
         resource = net.resource[number]
         cost = net.cost[number]
         net.room[resource] -= cost * rate
@@ -438,6 +453,7 @@ def _freeze(net: Network, flow: int, rate: float, bottleneck: int) -> None:
 @compiling.in_place
 def _find_unfair(net: Network) -> None:
     """Mark flows that have lost their bottleneck or hold others back."""
+    shift = net.counts[_SHIFT]
     for at in range(net.counts[_TOUCHED]):
         resource = net.touched[at]
         net.is_touched[resource] = 0
@@ -446,7 +462,7 @@ def _find_unfair(net: Network) -> None:
         level = math.inf
         number = net.head[resource]
         while number >= 0:
-            flow = number // USES
+            flow = number >> shift
             rate = net.rate[flow]
             if net.is_filled[flow]:
                 rate = net.fresh[flow]
@@ -458,7 +474,7 @@ def _find_unfair(net: Network) -> None:
         is_full = load >= net.capacity[resource] * (1.0 - _EPSILON)
         number = net.head[resource]
         while number >= 0:
-            flow = number // USES
+            flow = number >> shift
             if not net.is_filled[flow]:
                 rate = net.rate[flow]
                 if rate > level * (1.0 + _EPSILON) or (

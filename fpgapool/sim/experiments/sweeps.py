@@ -50,6 +50,7 @@ METRICS = (
     "sar",
     "dlr",
     "makespan_s",
+    *results.WAITS,
 )
 
 _Value = str | int | float | bool
@@ -134,7 +135,7 @@ def read(path: pathlib.Path) -> Specification:
     document: typing.Any = None
     try:
         document = yaml.safe_load(files.read_text(path))
-        specification = _convert(document)
+        specification = msgspec.convert(document, Specification)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f"line {mark.line + 1}"
@@ -143,16 +144,10 @@ def read(path: pathlib.Path) -> Specification:
     except msgspec.ValidationError as error:
         raise errors.InputError(
             source,
-            *scenario_files.place_and_reason(
-                error, document, lambda: _convert(document)
-            ),
+            *scenario_files.place_and_reason(error, document, Specification),
         ) from error
     _check(specification, source)
     return specification
-
-
-def _convert(document: typing.Any) -> Specification:
-    return msgspec.convert(document, Specification)
 
 
 def _check(specification: Specification, source: str) -> None:

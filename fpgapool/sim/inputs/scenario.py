@@ -188,6 +188,16 @@ class Cluster(_Record, frozen=True):
         """Return the DMA rate of a host's device in bytes/s."""
         return self._of(host).dma_bytes_per_s or self.dma_bytes_per_s
 
+    def stage_ratios(self, job: JobSpec) -> list[float]:
+        """Return the bytes of each stage's input per byte of a job's input.
+
+        The last number is that of its results.
+        """
+        ratios = [1.0]
+        for name in job.accelerators:
+            ratios.append(ratios[-1] * self.accelerators[name].return_ratio)
+        return ratios
+
     def nic_of(self, host: int) -> float:
         """Return the NIC rate of a host in each direction, in bytes/s."""
         return self._of(host).nic_bytes_per_s or self.nic_bytes_per_s
@@ -335,6 +345,7 @@ LONG_TAIL = Queues(E_bytes=26e6, q=1.8, k1=10, k2=11)
 class JobSpec(_Record, frozen=True, gc=False):
     """One request for an accelerator or, with heartbeats, a container.
 
+    :ivar accelerator: empty for a chain.
     :ivar host: the host of its data; None: a machine outside the cluster. With
         cores, the host where it runs; None: the cluster chooses one.
     :ivar deadline_s: the time after its arrival by which it should end; None:
@@ -350,8 +361,11 @@ class JobSpec(_Record, frozen=True, gc=False):
         its true size.
     :ivar set_id: the set of its tenant that it belongs to, whose jobs get
         their slots at the same time; None: none.
-    :ivar set_placement: where the slots of the set must be; None: anywhere.
+    :ivar set_placement: where the slots of the set, or of the chain, must be;
+        None: anywhere.
     :ivar user: the user of its tenant that it belongs to.
+    :ivar chain: the accelerators of its stages, each of which has the output
+        of the one before it as input; None: it is no chain.
     :ivar name: its id in a trace, if the ids there are not numbers.
     """
 
@@ -359,7 +373,7 @@ class JobSpec(_Record, frozen=True, gc=False):
     host: _Number | None
     size_bytes: _Bytes
     arrival_s: _Time
-    accelerator: str
+    accelerator: str = ""
     tenant: str = ""
     deadline_s: _Span | None = None
     priority: _Priority = 0
@@ -370,7 +384,13 @@ class JobSpec(_Record, frozen=True, gc=False):
     set_id: _Name | None = None
     set_placement: _Placement | None = None
     user: str = ""
+    chain: tuple[str, ...] | None = None
     name: str = ""
+
+    @property
+    def accelerators(self) -> tuple[str, ...]:
+        """Return the accelerators of its slots, one for each."""
+        return (self.accelerator,) if self.chain is None else self.chain
 
     @property
     def deadline_at_s(self) -> float | None:
@@ -530,6 +550,16 @@ class Scenario(_Record, frozen=True):
     def slot_count(self) -> int:
         cluster = self.cluster
         return sum(cluster.slot_count(host) for host in cluster.fpga_hosts)
+
+    @property
+    def job_slots(self) -> dict[int, int]:
+        """Return the number of slots for jobs, by host with a board."""
+        left, found = self.group_slots, {}
+        for host in sorted(self.cluster.fpga_hosts):
+            count = self.cluster.slot_count(host)
+            found[host] = max(count - left, 0)
+            left = max(left - count, 0)
+        return found
 
     @property
     def group_slots(self) -> int:

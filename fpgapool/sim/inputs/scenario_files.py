@@ -13,6 +13,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import inspect
 
 from fpgapool.sim import errors
 from fpgapool.sim import files
@@ -21,6 +22,7 @@ from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.vocabulary import names as vocabulary
 from fpgapool.vocabulary import reservation
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 
 
 def read(path: pathlib.Path) -> scenarios.Scenario:
@@ -128,11 +130,7 @@ def decode(text: bytes, kind: type[_Document], source: str) -> _Document:
         document["jobs"] = []
     raise errors.InputError(
         source,
-        *place_and_reason(
-            problem,
-            document,
-            lambda: msgspec.convert(document, kind, str_keys=True),
-        ),
+        *place_and_reason(problem, document, kind),
     ) from problem
 
 
@@ -151,23 +149,31 @@ def _malformed(text: bytes, message: str) -> tuple[str, str]:
 def place_and_reason(
     error: msgspec.ValidationError,
     document: typing.Any,
-    convert: Callable[[], object],
+    kind: type[object],
 ) -> tuple[str, str]:
     """Split msgspec's ``Expected … - at `$.jobs[3].host```.
 
     For the key of a mapping, msgspec writes ``[...]``; the result has the key
-    instead.
+    instead. For a value that is none of a few, the reason has these.
 
     :param document: the document that was converted, as plain values.
-    :param convert: converts the document again.
+    :param kind: what it was converted to.
     """
     message = str(error)
     reason, _, place = message.partition(" - at ")
     place = place.replace("`", "")
+    choices = _choices(kind, place)
     if _SOME_KEY in place:
-        place = _with_keys(place, message, document, convert)
+        place = _with_keys(
+            place,
+            message,
+            document,
+            lambda: msgspec.convert(document, kind, str_keys=True),
+        )
     place = place.replace("$.", "").replace("$", "")
     unknown = _UNKNOWN.fullmatch(reason)
+    if choices and unknown is None:
+        return place, _none_of(reason, choices)
     if unknown is None:
         return place, reason[:1].lower() + reason[1:]
     name = unknown[1]
@@ -177,7 +183,56 @@ def place_and_reason(
     return place, f"unknown option {name}{near}"
 
 
+def _none_of(reason: str, choices: list[str]) -> str:
+    """Return the reason for a value that is none of these."""
+    value = _NO_CHOICE.fullmatch(reason)
+    near = ""
+    if value is not None:
+        reason = f"unknown value {value[1]!r}"
+        near = vocabulary.hint(value[1], choices)
+    return (
+        f"{reason[:1].lower()}{reason[1:]}{near or ';'} known values: "
+        f"{', '.join(choices)}"
+    )
+
+
+def _choices(kind: type[object], place: str) -> list[str]:
+    """Return the strings that are allowed at a place; empty: any, or none.
+
+    :param place: as msgspec writes it.
+    """
+    found = [inspect.type_info(kind)]
+    for part in _PARTS.findall(place)[1:]:
+        found = [inner for one in found for inner in _inside(one, part)]
+    return [
+        str(value)
+        for one in found
+        for each in (
+            one.types if isinstance(one, inspect.UnionType) else [one]
+        )
+        if isinstance(each, inspect.LiteralType)
+        for value in each.values
+    ]
+
+
+def _inside(kind: inspect.Type, part: str) -> Iterator[inspect.Type]:
+    """Yield the types of a member, or of an element."""
+    if isinstance(kind, inspect.UnionType):
+        for one in kind.types:
+            yield from _inside(one, part)
+    elif isinstance(kind, inspect.StructType):
+        for field in kind.fields:
+            if field.encode_name == part:
+                yield field.type
+    elif isinstance(kind, inspect.DictType):
+        yield kind.value_type
+    elif isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        yield kind.item_type
+
+
 _SOME_KEY = "[...]"
+_PARTS = re.compile(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+")
+_NO_CHOICE = re.compile("Invalid enum value '(.*)'")
 _UNKNOWN = re.compile("Object contains unknown field `(.*)`")
 _OPTIONS = "strategies."
 
@@ -190,7 +245,7 @@ def _with_keys(
 ) -> str:
     """Replace ``[...]`` with the keys whose values cause the error."""
     parts, at = [], document
-    for part in re.findall(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+", place):
+    for part in _PARTS.findall(place):
         if part == "$":
             parts.append(part)
         elif part == _SOME_KEY:
@@ -232,6 +287,8 @@ def _key_of(
 
 # -- checks beyond types ---------------------------------------------------
 
+_NO_POLICY = scenarios.Elasticity()
+
 #: A place in the file, and what is wrong there.
 _Problems = Iterator[tuple[str, str]]
 
@@ -265,10 +322,13 @@ def _problems(scenario: scenarios.Scenario) -> _Problems:
         yield from _problems_of_strategy(strategy, f"strategies.{name}")
         if strategy.elasticity is not None and not scenario.groups:
             yield f"strategies.{name}.elasticity", "requires groups"
+    if scenario.cluster.tasks_per_s is not None and not scenario.groups:
+        yield "cluster.tasks_per_s", "requires groups"
     yield from _problems_of_jobs(scenario)
     yield from _problems_of_sets(scenario)
     yield from _problems_of_models(scenario)
     yield from _problems_of_outages(scenario)
+    yield from _problems_of_priorities(scenario)
     yield from _problems_of_budgets(scenario)
     yield from _problems_of_users(scenario)
     yield from _problems_of_reservations(scenario)
@@ -317,6 +377,14 @@ def _problems_of_strategy(
     for member in ("preempt_gain", "preempt_quantum_bytes"):
         if getattr(strategy, member) and strategy.preempt == "none":
             yield f"{place}.{member}", "requires preempt: fine"
+    policy = strategy.elasticity
+    if policy is not None and policy.name == _NO_POLICY.name:
+        for member in ("period_s", "estimate", "own"):
+            if getattr(policy, member) != getattr(_NO_POLICY, member):
+                yield (
+                    f"{place}.elasticity.{member}",
+                    f"requires a policy other than {policy.name}",
+                )
 
 
 def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
@@ -329,7 +397,6 @@ def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
             f"is empty; {'jobs' if scenario.jobs else 'groups'} need a host "
             "with a board",
         )
-    known = ", ".join(sorted(cluster.accelerators)) or "none"
     seen: set[int] = set()
     for at, job in enumerate(scenario.jobs):
         if job.id in seen:
@@ -337,12 +404,89 @@ def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
         seen.add(job.id)
         if job.host is not None and job.host >= cluster.hosts:
             yield from _problems_of_host(job.host, cluster, f"jobs[{at}].host")
-        if job.accelerator not in cluster.accelerators:
+        if job.chain is not None:
+            yield from _problems_of_chain(scenario, job, f"jobs[{at}]")
+        elif not job.accelerator:
             yield (
                 f"jobs[{at}].accelerator",
-                f"unknown accelerator {job.accelerator!r}; known "
-                f"accelerators: {known}",
+                "is required, unless it is a chain",
             )
+        else:
+            yield from _problems_of_accelerator(
+                job.accelerator, cluster, f"jobs[{at}].accelerator"
+            )
+
+
+def _problems_of_accelerator(
+    name: str, cluster: scenarios.Cluster, place: str
+) -> _Problems:
+    if name not in cluster.accelerators:
+        known = ", ".join(sorted(cluster.accelerators)) or "none"
+        yield (
+            place,
+            f"unknown accelerator {name!r}; known accelerators: {known}",
+        )
+
+
+def _problems_of_chain(
+    scenario: scenarios.Scenario, job: scenarios.JobSpec, place: str
+) -> _Problems:
+    cluster, stages = scenario.cluster, job.accelerators
+    if job.accelerator:
+        yield f"{place}.accelerator", "cannot be combined with chain"
+    if job.set_id is not None:
+        yield f"{place}.set_id", "cannot be combined with chain"
+    if job.claimed_bytes is not None:
+        yield (
+            f"{place}.claimed_bytes",
+            "cannot be combined with chain: its stages claim what they get",
+        )
+    if not rules.MIN_STAGES <= len(stages) <= rules.MAX_STAGES:
+        yield (
+            f"{place}.chain",
+            f"has {len(stages)} stages; a chain has {rules.MIN_STAGES} to "
+            f"{rules.MAX_STAGES}",
+        )
+    for number, name in enumerate(stages):
+        where = f"{place}.chain[{number}]"
+        yield from _problems_of_accelerator(name, cluster, where)
+        is_last = number == len(stages) - 1
+        if not is_last and not cluster.accelerators[name].return_ratio:
+            yield (
+                where,
+                f"{name!r} returns no data (return_ratio 0), so it can only "
+                "be the last stage",
+            )
+    yield from _problems_of_size(
+        scenario, len(stages), job.set_placement, f"{place}.chain"
+    )
+
+
+def _problems_of_size(
+    scenario: scenarios.Scenario,
+    count: int,
+    placement: str | None,
+    place: str,
+) -> _Problems:
+    """Yield why there is no room for a set or a chain, if nobody else came."""
+    slots = scenario.job_slots.values()
+    most = max(slots, default=0)
+    if count > sum(slots):
+        yield (
+            place,
+            f"needs {count} slots at the same time; there are {sum(slots)} "
+            "for jobs",
+        )
+    elif placement == states.SPREAD:
+        boards = sum(own > 0 for own in slots)
+        if count > boards:
+            yield place, f"needs {count} boards; {boards} have slots for jobs"
+    elif placement is not None and count > most:
+        yield (
+            place,
+            f"needs {count} slots of one board; none has more than {most} "
+            "for jobs",
+        )
 
 
 def _problems_of_sets(scenario: scenarios.Scenario) -> _Problems:
@@ -350,8 +494,8 @@ def _problems_of_sets(scenario: scenarios.Scenario) -> _Problems:
     for at, job in enumerate(scenario.jobs):
         if job.set_id is not None:
             found.setdefault((job.tenant, job.set_id), []).append(at)
-        elif job.set_placement is not None:
-            yield f"jobs[{at}].set_placement", "requires set_id"
+        elif job.set_placement is not None and job.chain is None:
+            yield f"jobs[{at}].set_placement", "requires set_id or chain"
     for (_, set_id), places in found.items():
         first, count = scenario.jobs[places[0]], len(places)
         if not rules.MIN_SET_SIZE <= count <= rules.MAX_SET_SIZE:
@@ -370,10 +514,22 @@ def _problems_of_sets(scenario: scenarios.Scenario) -> _Problems:
                         f"must be that of job {first.id}, as both are of the"
                         f" set {set_id!r}",
                     )
-    if found and scenario.outages:
-        yield "outages", "cannot be combined with sets of jobs"
-    if found and scenario.cluster.cores_per_host is not None:
-        yield "cluster.cores_per_host", "cannot be combined with sets of jobs"
+        yield from _problems_of_size(
+            scenario,
+            count,
+            first.set_placement,
+            f"jobs[{places[0]}].set_id",
+        )
+    kinds = {
+        "sets of jobs": bool(found),
+        "chains": any(job.chain is not None for job in scenario.jobs),
+    }
+    model_member = models.member_of(scenario.cluster)
+    for kind in (kind for kind, is_there in kinds.items() if is_there):
+        if scenario.outages:
+            yield "outages", f"cannot be combined with {kind}"
+        if model_member is not None:
+            yield f"cluster.{model_member}", f"cannot be combined with {kind}"
 
 
 def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:
@@ -388,6 +544,11 @@ def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:
                     f"strategies.{name}.deadline_action",
                     "requires cluster.cores_per_host",
                 )
+        if cluster.power is not None and cluster.power.core_active_w:
+            yield (
+                "cluster.power.core_active_w",
+                "requires cluster.cores_per_host",
+            )
     if cluster.heartbeat_s is None:
         if cluster.containers_per_device != 1:
             yield (
@@ -422,6 +583,19 @@ def _problems_of_budgets(scenario: scenarios.Scenario) -> _Problems:
             yield place, "needs slot_s or bytes"
         if tenant not in tenants:
             yield place, f"no job is of the tenant {tenant!r}"
+
+
+def _problems_of_priorities(scenario: scenarios.Scenario) -> _Problems:
+    if models.member_of(scenario.cluster) is not None:
+        # These refuse priorities altogether.
+        return
+    tenants = {job.tenant for job in scenario.jobs}
+    for tenant in scenario.max_priorities:
+        if tenant not in tenants:
+            yield (
+                f"max_priorities.{tenant}",
+                f"no job is of the tenant {tenant!r}",
+            )
 
 
 def _problems_of_users(scenario: scenarios.Scenario) -> _Problems:
@@ -471,18 +645,18 @@ def _problems_of_reservations(scenario: scenarios.Scenario) -> _Problems:
     boards = set(scenario.cluster.fpga_hosts)
     for at, one in enumerate(scenario.reservations):
         place = f"reservations[{at}]"
-        if one.accelerator not in scenario.cluster.accelerators:
-            yield (
-                f"{place}.accelerator",
-                f"there is no accelerator {one.accelerator!r}",
-            )
+        yield from _problems_of_accelerator(
+            one.accelerator, scenario.cluster, f"{place}.accelerator"
+        )
         if one.end_s <= one.start_s:
             yield f"{place}.end_s", f"is not above {one.start_s:g}"
         period_s = reservation.PERIODS_S[one.repeat]
         if period_s and one.end_s - one.start_s > period_s:
             yield f"{place}.end_s", "is after the next start"
         if one.times > 1 and not period_s:
-            yield f"{place}.times", "requires repeat"
+            yield f"{place}.times", "requires repeat: day or repeat: week"
+        if one.times == 1 and period_s:
+            yield f"{place}.repeat", "requires times: 2 or more"
         for host in one.hosts:
             if host not in boards:
                 yield f"{place}.hosts", f"host {host} has no board"

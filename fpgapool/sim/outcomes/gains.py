@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from fpgapool.sim.outcomes import metrics
 
 #: The metrics of :attr:`Gain.means`.
-MEANS = ("act_s", "tct95_s", "sar", "dlr")
+MEANS = ("act_s", "tct95_s", "sar", "dlr", "wait_p95_s")
 
 # Two-sided 95 % quantiles of Student's t, by degrees of freedom; beyond the
 # last, the quantile of the normal distribution is used.

@@ -146,6 +146,11 @@ def waits(jobs: Columns) -> Floats:
     return np.maximum(0.0, waited_s)
 
 
+def mean_and_p95(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and the 95th percentile."""
+    return statistics.fmean(values), float(np.percentile(values, 95))
+
+
 def mean(found: Sequence[Metrics]) -> Metrics:
     """Return the means of schedules of the same jobs."""
     return Metrics(

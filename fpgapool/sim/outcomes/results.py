@@ -70,6 +70,22 @@ class Outages(msgspec.Struct, frozen=True):
     interruptions: int
 
 
+class Kind(msgspec.Struct, frozen=True):
+    """How long jobs of a kind waited and took.
+
+    A set counts once: as long as the job of it that waited longest, and as the
+    one that took longest.
+
+    :ivar took_mean_s: mean of the times with slots, without waits.
+    """
+
+    count: int
+    wait_mean_s: float
+    wait_p95_s: float
+    took_mean_s: float
+    took_p95_s: float
+
+
 class HostDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """One host.
 
@@ -96,6 +112,8 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
         than slots.
     :ivar warm_up_jobs: number of the first jobs that metrics leave out.
     :ivar outages: None: the scenario has none.
+    :ivar kinds: of ``single`` jobs, ``sets`` and ``chains``, if there are sets
+        or chains, those that there are.
     """
 
     p50_s: float
@@ -113,6 +131,7 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     treatment: metrics.Treatment | None = None
     warm_up_jobs: int = 0
     outages: Outages | None = None
+    kinds: dict[str, Kind] = {}
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -230,9 +249,17 @@ def _slowdowns(
         name: max(min(profile.peak_in(shape), dma) for shape, dma in slots)
         for name, profile in cluster.accelerators.items()
     }
-    rates = metrics.column(
-        best_bytes_per_s[job.accelerator] for job in scenario.jobs
-    )
+
+    def best_of(job: scenarios.JobSpec) -> float:
+        if job.chain is None:
+            return best_bytes_per_s[job.accelerator]
+        ratios = cluster.stage_ratios(job)
+        return min(
+            best_bytes_per_s[name] / ratio
+            for name, ratio in zip(job.chain, ratios, strict=False)
+        )
+
+    rates = metrics.column(best_of(job) for job in scenario.jobs)
     alone_s = jobs.sizes_bytes / rates
     # Times of tiny jobs at late times are rounded.
     return np.maximum(1.0, (jobs.finishes_s - jobs.arrivals_s) / alone_s)
@@ -258,7 +285,7 @@ def _measure_service(
         done_bytes = job.size_bytes
         if outcome.core is not None:
             done_bytes = outcome.core.done_bytes
-        quantum_bytes = quanta_bytes[job.accelerator]
+        quantum_bytes = quanta_bytes[job.accelerators[0]]
         if quantum_bytes is None or frames is None or wasted is None:
             frames = wasted = None
         elif outcome.state == "done":
@@ -357,7 +384,40 @@ def _details(
         preemptions=sum(outcome.preemptions for outcome in outcomes),
         warm_up_jobs=len(outcomes) - len(specs),
         outages=_outages(scenario, outcomes),
+        kinds=_kinds(specs, jobs),
     )
+
+
+def _kinds(
+    specs: Sequence[scenarios.JobSpec], jobs: metrics.Columns
+) -> dict[str, Kind]:
+    # By kind, and by what counts once: the wait, and the time with a slot.
+    found: dict[str, dict[object, tuple[float, float]]] = {
+        "single": {},
+        "sets": {},
+        "chains": {},
+    }
+    waits_s = metrics.waits(jobs).tolist()
+    for job, wait_s, took_s in zip(
+        specs, waits_s, jobs.worked_s.tolist(), strict=True
+    ):
+        key: object = job.id
+        kind = "single" if job.chain is None else "chains"
+        if job.set_id is not None:
+            kind, key = "sets", (job.tenant, job.set_id)
+        longest = found[kind].get(key, (0.0, 0.0))
+        found[kind][key] = max(wait_s, longest[0]), max(took_s, longest[1])
+    if not (found["sets"] or found["chains"]):
+        return {}
+    return {
+        kind: Kind(
+            len(times),
+            *metrics.mean_and_p95([wait_s for wait_s, _ in times.values()]),
+            *metrics.mean_and_p95([took_s for _, took_s in times.values()]),
+        )
+        for kind, times in found.items()
+        if times
+    }
 
 
 def _outages(

@@ -62,6 +62,22 @@ class Stay(msgspec.Struct, frozen=True, omit_defaults=True):
     lost: bool = False
 
 
+class Stage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A stage of a chain.
+
+    :ivar start_s: since when the slot with which it ended was its slot.
+    :ivar stays: its times in slots until then, one for each time that the
+        chain was interrupted. In each of them the stage before it, too, was in
+        its slot of the same place in this list.
+    """
+
+    accelerator: str
+    host: int
+    slot: int
+    start_s: float
+    stays: tuple[Stay, ...] = ()
+
+
 class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The result of a job.
 
@@ -78,7 +94,9 @@ class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         the host's slots.
     :ivar interruptions: how often the host of its slot was lost.
     :ivar preemptions: how often it had to leave its slot to another job.
-    :ivar stays: the slots that it had to leave or lost, if there are no cores.
+    :ivar stays: the slots that it had to leave or lost, if there are no cores;
+        of a chain, those of its first stage until a stage had to leave.
+    :ivar stages: those of a chain, in order.
     :ivar energy_j: energy that it added to that of idle devices and hosts;
         None: the scenario has no power values, or it has not been computed
         yet.
@@ -97,6 +115,7 @@ class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     energy_j: float | None = None
     container: InContainer | None = None
     interruptions: int = 0
+    stages: tuple[Stage, ...] = ()
 
     @property
     def worked_s(self) -> float:

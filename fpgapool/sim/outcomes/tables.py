@@ -24,8 +24,9 @@ _PARQUET = ".parquet"
 SUFFIXES = (".csv", _PARQUET)
 # Of JSON; pipes and devices have none.
 _DOCUMENTS = (".json", "")
-#: The columns, and their types in Apache Arrow. All but ``slowdown`` and
-#: ``energy_j`` of a job are always known, except for its hosts and slot.
+#: The columns, and their types in Apache Arrow. All but ``slowdown``,
+#: ``energy_j`` and ``set_id`` of a job are always known, except for its hosts
+#: and slot.
 COLUMNS = {
     "strategy": "string",
     "seed": "int64",
@@ -49,6 +50,7 @@ COLUMNS = {
     "interruptions": "int64",
     "energy_j": "float64",
     "warm_up": "bool_",
+    "set_id": "string",
 }
 
 
@@ -144,7 +146,7 @@ def _rows(
             job.id,
             job.name,
             job.tenant,
-            job.accelerator,
+            " + ".join(job.accelerators),
             job.host,
             job.size_bytes,
             job.arrival_s,
@@ -161,4 +163,5 @@ def _rows(
             outcome.interruptions,
             outcome.energy_j,
             job.arrival_s < warm_up_s,
+            job.set_id,
         )

@@ -27,17 +27,23 @@ _Places: typing.TypeAlias = npt.NDArray[np.int64]
 
 
 class _Visits(typing.NamedTuple):
-    """The jobs' stays in slots, as vectors in the same order.
+    """The stays in slots of jobs and stages, as vectors in the same order.
 
     :ivar jobs: positions of the jobs in the scenario.
     :ivar hosts: numbers of the hosts; −1: the job had no slot.
+    :ivar sources: the hosts that sent the input; −1: one outside the cluster.
+    :ivar results: bytes of results that were sent back to the job's host;
+        what a stage sends to the next one is the next one's input.
     :ivar programmed: whether the slot had another accelerator before.
     """
 
     jobs: _Places
     hosts: _Places
+    sources: _Places
+    accelerators: list[str]
     taken_s: metrics.Floats
     sizes: metrics.Floats
+    results: metrics.Floats
     programmed: npt.NDArray[np.bool_]
 
 
@@ -85,16 +91,11 @@ def measure(
     slots = np.zeros(cluster.hosts)
     for slot in base.slots_of(cluster)[scenario.group_slots :]:
         slots[slot.host] += 1
-    ratios = {
-        name: profile.return_ratio
-        for name, profile in cluster.accelerators.items()
-    }
     visits = _visits(scenario, outcomes)
-    at, sizes = visits.hosts, visits.sizes
-    of_jobs = metrics.column(ratios[job.accelerator] for job in scenario.jobs)
-    back = sizes * of_jobs[visits.jobs]
+    at, sizes, source = visits.hosts, visits.sizes, visits.sources
     origin = _places(job.host for job in scenario.jobs)[visits.jobs]
-    remote = at != origin
+    sent = sizes * (at != source)
+    back = visits.results * (at != origin)
 
     def added(hosts: _Places, values: metrics.Floats) -> metrics.Floats:
         sums = np.bincount(hosts + 1, values, cluster.hosts + 1)
@@ -106,7 +107,7 @@ def measure(
     core_s *= core_hosts >= 0
     slots_j = visits.taken_s * _added_w(scenario, visits, slots)
     cores_j = core_s * metrics.column(
-        _core_w(cluster, job.accelerator) for job in scenario.jobs
+        _core_w(cluster, job.accelerators[0]) for job in scenario.jobs
     )
     return Usage(
         slots=slots,
@@ -115,8 +116,8 @@ def measure(
         taken_s=added(at, visits.taken_s),
         slots_j=added(at, slots_j),
         dma_bytes=added(at, sizes),
-        egress_bytes=added(origin, sizes * remote) + added(at, back * remote),
-        ingress_bytes=added(at, sizes * remote) + added(origin, back * remote),
+        egress_bytes=added(source, sent) + added(at, back),
+        ingress_bytes=added(at, sent) + added(origin, back),
         jobs_j=cores_j + np.bincount(visits.jobs, slots_j, len(outcomes)),
         programmings=np.bincount(
             visits.jobs, visits.programmed, len(outcomes)
@@ -156,46 +157,58 @@ def _added_w(
         return np.zeros(visits.jobs.size)
     extra_w = power.device_active_w - power.device_idle_w
 
-    def of(job: int, host: int) -> float:
+    def of(accelerator: str, host: int) -> float:
         if host < 0:
             return 0.0
-        profile = cluster.accelerators[scenario.jobs[job].accelerator]
+        profile = cluster.accelerators[accelerator]
         platform = profile.platforms.get(cluster.shape_of(host))
         if platform is None or platform.active_w is None:
             return extra_w / float(slots[host])
         return platform.active_w
 
     return metrics.column(
-        of(job, host)
-        for job, host in zip(
-            visits.jobs.tolist(), visits.hosts.tolist(), strict=True
+        of(accelerator, host)
+        for accelerator, host in zip(
+            visits.accelerators, visits.hosts.tolist(), strict=True
         )
     )
 
 
 class _Visit(typing.NamedTuple):
     job: int
+    accelerator: str
+    source: int | None
     host: int
     slot: int | None
     start_s: float
     taken_s: float
     size: float
+    return_ratio: float
 
 
 def _all_visits(
     scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
 ) -> Iterator[_Visit]:
     """Yield the visits; only those of containers include programming."""
+    profiles = scenario.cluster.accelerators
     for job, outcome in enumerate(outcomes):
-        left = scenario.jobs[job].size_bytes
+        spec = scenario.jobs[job]
+        if outcome.stages:
+            yield from _visits_of_chain(scenario.cluster, job, spec, outcome)
+            continue
+        ratio = profiles[spec.accelerator].return_ratio
+        left = spec.size_bytes
         for stay in outcome.stays:
             yield _Visit(
                 job,
+                spec.accelerator,
+                spec.host,
                 stay.host,
                 stay.slot,
                 stay.start_s,
                 stay.finish_s - stay.start_s,
                 stay.done_bytes,
+                ratio,
             )
             left -= stay.done_bytes
         core, container = outcome.core, outcome.container
@@ -206,13 +219,50 @@ def _all_visits(
             taken_s = container.slot_s
         yield _Visit(
             job,
+            spec.accelerator,
+            spec.host,
             -1 if outcome.host is None else outcome.host,
             outcome.slot,
             outcome.start_s,
             taken_s,
             # With cores and in containers, jobs use no pipes.
             left if core is None and container is None else 0.0,
+            ratio,
         )
+
+
+def _visits_of_chain(
+    cluster: scenarios.Cluster,
+    job: int,
+    spec: scenarios.JobSpec,
+    outcome: schedules.JobOutcome,
+) -> Iterator[_Visit]:
+    ratios = cluster.stage_ratios(spec)
+    sources = [spec.host] * (len(outcome.stays) + 1)
+    for number, stage in enumerate(outcome.stages):
+        is_last = number == len(outcome.stages) - 1
+        left = spec.size_bytes * ratios[number]
+        stays = [
+            *stage.stays,
+            schedules.Stay(
+                stage.host, stage.slot, stage.start_s, outcome.finish_s, 0
+            ),
+        ]
+        for at, stay in enumerate(stays):
+            size = stay.done_bytes if at < len(stage.stays) else left
+            left -= size
+            yield _Visit(
+                job,
+                stage.accelerator,
+                sources[at],
+                stay.host,
+                stay.slot,
+                stay.start_s,
+                stay.finish_s - stay.start_s,
+                size,
+                ratios[-1] / ratios[number] if is_last else 0.0,
+            )
+        sources = [stay.host for stay in stays]
 
 
 def _visits(
@@ -220,6 +270,8 @@ def _visits(
 ) -> _Visits:
     visits = list(_all_visits(scenario, outcomes))
     taken_s = metrics.column(visit.taken_s for visit in visits)
+    sizes = metrics.column(visit.size for visit in visits)
+    ratios = metrics.column(visit.return_ratio for visit in visits)
     programmed = np.zeros(len(visits), dtype=np.bool_)
     if scenario.cluster.heartbeat_s is None:
         programmed = _programmed(scenario, visits)
@@ -227,8 +279,11 @@ def _visits(
     return _Visits(
         np.array([visit.job for visit in visits]),
         np.array([visit.host for visit in visits]),
+        _places(visit.source for visit in visits),
+        [visit.accelerator for visit in visits],
         taken_s,
-        metrics.column(visit.size for visit in visits),
+        sizes,
+        sizes * ratios,
         programmed,
     )
 
@@ -239,9 +294,7 @@ def _programmed(
     numbers = {
         name: at for at, name in enumerate(scenario.cluster.accelerators)
     }
-    kinds = np.array(
-        [numbers[scenario.jobs[visit.job].accelerator] for visit in visits]
-    )
+    kinds = np.array([numbers[visit.accelerator] for visit in visits])
     hosts = np.array([visit.host for visit in visits])
     slots = _places(visit.slot for visit in visits)
     starts_s = metrics.column(visit.start_s for visit in visits)

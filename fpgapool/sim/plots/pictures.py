@@ -8,6 +8,7 @@ import importlib.util
 import pathlib
 import re
 import typing
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -206,10 +207,20 @@ def _job_results(
 def _results_of(
     job: scenarios.JobSpec, outcome: schedules.JobOutcome
 ) -> Iterator[metrics.JobResult]:
-    visits: list[schedules.Stay | schedules.JobOutcome] = [
-        *outcome.stays,
-        outcome,
-    ]
+    if not outcome.stages:
+        yield from _bars(job, job.accelerator, [*outcome.stays, outcome])
+    for stage in outcome.stages:
+        last = schedules.Stay(
+            stage.host, stage.slot, stage.start_s, outcome.finish_s, 0
+        )
+        yield from _bars(job, stage.accelerator, [*stage.stays, last])
+
+
+def _bars(
+    job: scenarios.JobSpec,
+    accelerator: str,
+    visits: Iterable[schedules.Stay | schedules.JobOutcome],
+) -> Iterator[metrics.JobResult]:
     waits_from_s = job.arrival_s
     for visit in visits:
         if visit.start_s < visit.finish_s and visit.slot is not None:
@@ -224,6 +235,6 @@ def _results_of(
                 device="board0",
                 slot=visit.slot,
                 local=visit.host == job.host,
-                kind=job.accelerator,
+                kind=accelerator,
             )
         waits_from_s = visit.finish_s

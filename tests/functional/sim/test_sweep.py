@@ -44,6 +44,7 @@ def test_a_sweep_that_was_interrupted_goes_on(
     said = capsys.readouterr().out
     assert "± " in said
     assert "8 runs" in said
+    assert "wait p95" in " ".join(said.split())
     results = path.parent / "whole" / sweeps.RESULTS
     lines = results.read_text().splitlines(keepends=True)
     # Marked, so that it would be seen if they were done again.

@@ -72,7 +72,7 @@ def clusters(draw: st.DrawFn) -> scenarios.Cluster:
                     not_negative,
                     not_negative,
                     not_negative,
-                    not_negative,
+                    not_negative if has_cores else st.just(0.0),
                 )
             )
         ),

@@ -13,6 +13,8 @@ from fpgapool.drivers.emulator import fairness
 from fpgapool.sim.engines import sharing
 
 FLOWS = 8
+#: More than those of a job in one slot.
+USES = 2 * sharing.USES
 amounts = st.floats(0.01, 100.0)
 
 
@@ -37,10 +39,10 @@ def histories(
     draw: st.DrawFn,
 ) -> tuple[list[float], list[list[Start | Stop]]]:
     """Capacities, and what happens at each instant."""
-    capacities = draw(st.lists(amounts, min_size=1, max_size=6))
+    capacities = draw(st.lists(amounts, min_size=1, max_size=USES))
     resources = st.sampled_from(range(len(capacities)))
     costs = st.sampled_from([0.25, 1.0, 1.0, 2.0])
-    uses = st.dictionaries(resources, costs, min_size=1, max_size=sharing.USES)
+    uses = st.dictionaries(resources, costs, min_size=1, max_size=USES)
     caps = st.one_of(amounts, st.just(math.inf))
     live: set[int] = set()
     history: list[list[Start | Stop]] = []
@@ -62,7 +64,7 @@ def test_rates_are_those_of_progressive_filling(
     case: tuple[list[float], list[list[Start | Stop]]],
 ) -> None:
     capacities, history = case
-    net = sharing.make_network(capacities, FLOWS)
+    net = sharing.make_network(capacities, FLOWS, USES)
     live: dict[int, Start] = {}
     for now, instant in enumerate(history):
         for change in instant:

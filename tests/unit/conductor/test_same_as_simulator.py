@@ -251,8 +251,11 @@ class Replay:
             self.preempted[job.id].append((HOSTS.index(host), number, now))
         return {host for host, _ in left}
 
-    @staticmethod
-    def _opening(job: scenarios.JobSpec) -> object:
+    def _more_of(self, job: scenarios.JobSpec) -> dict[str, object]:
+        """Return further members of a session's request."""
+        return {}
+
+    def _opening(self, job: scenarios.JobSpec) -> object:
         return world.opening(
             world.request(
                 request_id=f"r{job.id}",
@@ -263,6 +266,7 @@ class Replay:
                 application=job.app,
                 deadline_s=job.deadline_s,
                 priority=job.priority,
+                **self._more_of(job),
             )
         )
 

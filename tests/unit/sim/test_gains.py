@@ -30,7 +30,13 @@ def test_gain_over_seeds() -> None:
     assert gain.sar.mean == pytest.approx(math.sqrt(8.0))
     assert gain.dlr.mean == pytest.approx(2.0)
     assert gain.means == pytest.approx(
-        {"act_s": 2.5, "tct95_s": 6.0, "sar": 0.6, "dlr": 0.25}
+        {
+            "act_s": 2.5,
+            "tct95_s": 6.0,
+            "sar": 0.6,
+            "dlr": 0.25,
+            "wait_p95_s": 3.0,
+        }
     )
     nothing_local = gains.compare([measures.measured(dlr=0.0)], after[:1])
     assert nothing_local.dlr.mean == math.inf

@@ -322,7 +322,7 @@ BAD: dict[str, tuple[dict[str, typing.Any], str, str]] = {
     "unknown": (
         {"strategies": {"fifo": {"preempt": "coarse"}}},
         "strategies.fifo.preempt",
-        "invalid enum value 'coarse'",
+        "unknown value 'coarse'",
     ),
     "a high priority": (
         {"jobs": [commands.make_job(0, priority=1001)]},

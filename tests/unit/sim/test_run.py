@@ -383,6 +383,21 @@ def _of_cluster(
     )
 
 
+def _of_reservation(
+    **members: object,
+) -> Callable[[dict[str, typing.Any]], None]:
+    """Reserve a slot."""
+    reserved = {"accelerator": "aes", "slots": 1, "start_s": 1, "end_s": 2}
+    return lambda scenario: scenario.update(reservations=[reserved | members])
+
+
+_GROUP = {
+    "name": "g",
+    "slots": 1,
+    "clients": [{"name": "c", "task_s": 1, "arrivals_s": [0]}],
+}
+
+
 def _twice(scenario: dict[str, typing.Any]) -> None:
     scenario["jobs"][2]["id"] = scenario["jobs"][0]["id"]
 
@@ -492,7 +507,91 @@ BAD = {
         "strategies",
         "at least one is required",
     ),
-    "format": (lambda each: each.update(format="x"), "format", "x"),
+    "format": (
+        lambda each: each.update(format="x"),
+        "format",
+        "unknown value 'x'; known values: fpgapool-scenario/1",
+    ),
+    "placement": (
+        _of("set_placement", "board"),
+        "jobs[0].set_placement",
+        "unknown value 'board'; did you mean same_board? known values: "
+        "same_board, same_host, spread",
+    ),
+    "no word": (
+        _of("set_placement", 1),
+        "jobs[0].set_placement",
+        "expected `str | null`, got `int`; known values: same_board, ",
+    ),
+    "preempt": (
+        lambda each: each["strategies"].update(fifo={"preempt": "find"}),
+        "strategies.fifo.preempt",
+        "did you mean fine? known values: fine, none",
+    ),
+    "deadline": (
+        lambda each: each["strategies"].update(
+            fifo={"deadline_action": "stop"}
+        ),
+        "strategies.fifo.deadline_action",
+        "known values: continue, early, kill",
+    ),
+    "estimate": (
+        lambda each: each["strategies"].update(
+            fifo={"elasticity": {"name": "nnls", "estimate": "nnl"}}
+        ),
+        "strategies.fifo.elasticity.estimate",
+        "did you mean nnls? known values: as_printed, measured, nnls, ",
+    ),
+    "action": (
+        lambda each: each.update(
+            budgets={"a": {"period_s": 1, "slot_s": 1, "action": "idle"}}
+        ),
+        "budgets.a.action",
+        "did you mean idle_only? known values: idle_only, refuse",
+    ),
+    "repeat": (
+        _of_reservation(repeat="daily"),
+        "reservations[0].repeat",
+        "known values: day, never, week",
+    ),
+    "repeat without times": (
+        _of_reservation(repeat="day"),
+        "reservations[0].repeat",
+        "requires times: 2 or more",
+    ),
+    "times without repeat": (
+        _of_reservation(times=2),
+        "reservations[0].times",
+        "requires repeat: day or repeat: week",
+    ),
+    "reserved accelerator": (
+        _of_reservation(accelerator="x"),
+        "reservations[0].accelerator",
+        "unknown accelerator 'x'; known accelerators: aes, sha",
+    ),
+    "priorities": (
+        lambda each: each.update(max_priorities={"b": 1}),
+        "max_priorities.b",
+        "no job is of the tenant 'b'",
+    ),
+    "tasks without groups": (
+        _of_cluster("tasks_per_s", 1),
+        "cluster.tasks_per_s",
+        "requires groups",
+    ),
+    "power of cores": (
+        _of_cluster("power", {"core_active_w": 1}),
+        "cluster.power.core_active_w",
+        "requires cluster.cores_per_host",
+    ),
+    "options of no policy": (
+        lambda each: each.update(
+            strategies={"fifo": {"elasticity": {"period_s": 10}}},
+            groups=[_GROUP],
+        ),
+        "strategies.fifo.elasticity.period_s",
+        "requires a policy other than none",
+    ),
 }
 
 

@@ -47,7 +47,7 @@ def make_scenario(
             **cluster,
         ),
         strategies={"fifo": scenarios.StrategyOptions()},
-        jobs=jobs,
+        jobs=list(jobs),
     )
 
 
@@ -144,6 +144,27 @@ def test_bad_sets(
         scenario_files.check(make_scenario(*jobs), "file")
     assert place in str(caught.value)
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("count", "placement", "reason"),
+    [
+        (5, None, "needs 5 slots at the same time; there are 4 for jobs"),
+        (3, "same_board", "needs 3 slots of one board; none has more than 2"),
+        (3, "same_host", "needs 3 slots of one board; none has more than 2"),
+        (3, "spread", "needs 3 boards; 2 have slots for jobs"),
+    ],
+)
+def test_sets_that_never_fit(
+    count: int, placement: str | None, reason: str
+) -> None:
+    jobs = [
+        make_job(number, set_id="one", set_placement=placement)
+        for number in range(count)
+    ]
+    with pytest.raises(errors.InputError) as caught:
+        scenario_files.check(make_scenario(*jobs), "file")
+    assert str(caught.value).startswith(f"file: jobs[0].set_id: {reason}")
 
 
 def test_no_sets_with_outages() -> None:

@@ -62,6 +62,7 @@ def test_a_run_is_repeatable(path: pathlib.Path) -> None:
     _, tasks = read(path)
     row = sweeps.run(tasks[0])
     assert len(row) == len(sweeps.METRICS)
+    assert "wait_p95_s" in sweeps.METRICS
     assert sweeps.run(tasks[0]) == row
     assert sweeps.run(tasks[1]) != row
 
@@ -140,7 +141,10 @@ def test_results_of_another_sweep(
     ("line", "reason"),
     [
         ("a,b\n", "line 2: has the wrong number of columns"),
-        ("0.5,False,1,fifo,x,1,1,1,1,1,1\n", "line 2: could not convert"),
+        (
+            f"0.5,False,1,fifo,x{',1' * (len(sweeps.METRICS) - 1)}\n",
+            "line 2: could not convert",
+        ),
     ],
 )
 def test_results_that_make_no_sense(

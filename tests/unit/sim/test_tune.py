@@ -127,6 +127,7 @@ def test_confirmation_that_succeeds(
     said = tune_text(capsys, *options)
     assert "The tuned thresholds beat the defaults" in said
     assert "tuned, better than the defaults in simulations" in said
+    assert "wait p95" in " ".join(said.split())
     assert thresholds_of(snippet(said), tmp_path)[0] < 3e6
     assert said == tune_text(capsys, *options)
     assert said != tune_text(capsys, *options, "--seed=7")
