@@ -13,12 +13,15 @@ from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core.queues import users
+from fpgapool.vocabulary import codes
 from tests.world import invariants
 from tests.world import part
 from tests.world import planting
 
 if typing.TYPE_CHECKING:
+    from tests.chaos import clients
     from tests.world import run
+    from tests.world import schedule as schedules
 
 check = invariants.check
 
@@ -103,7 +106,23 @@ class Users(part.Part):
         install()
 
     def __init__(self, world: run.World) -> None:
+        self._world = world
+        #: Sessions of sets that are larger than their users' limit.
+        self._impossible: set[str] = set()
         Watcher(world.watcher).install()
+
+    def visited(
+        self, visit: schedules.Visit, outcome: clients.Outcome
+    ) -> None:
+        options = [one.session_options(visit) for one in self._world.parts]
+        if any(one.get("set_size", 0) > _LIMIT for one in options):
+            self._impossible.add(outcome.session_id)
+
+    def excuses(self, outcome: clients.Outcome) -> bool:
+        return (
+            outcome.code == codes.SET_IMPOSSIBLE
+            and outcome.session_id in self._impossible
+        )
 
 
 @planting.of_part(Users.NAME)("a user has more slots than its limit")
