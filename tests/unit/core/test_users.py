@@ -504,3 +504,16 @@ def test_reserved_slots_keep_the_limits_of_users() -> None:
     assert submit(pool, "a", instance_id="i") == []
     assert release(pool, first_of(pool, "b")) == []
     assert release(pool, first_of(pool, "a")) == ["a"]
+
+
+def test_who_is_held_back_no_longer_gets_its_reserved_slot_at_once() -> None:
+    pool = make_pool(model.UserRule(2), slots=3)
+    pool.step(events.ReservationsChanged(((1, (("i", 1),)),)))
+    assert submit(pool, "ab") == ["a", "b"]
+    submit(pool, "aa", together=model.Together("s", 2))
+    # The set is due, and has no room, so that its user gets no other slots.
+    assert release(pool, first_of(pool, "b")) == []
+    assert submit(pool, "b") == ["b"]
+    assert submit(pool, "a", instance_id="i") == []
+    # It has room, but too few slots.
+    assert release(pool, first_of(pool, "a")) == ["a"]
