@@ -113,9 +113,7 @@ _STATUS = _members(WorkerStatus)
 _FREE = frozenset({states.SLOT_IDLE, states.SLOT_FAULTY})
 _OFFERED = frozenset({states.SLOT_IDLE, states.SLOT_READY, states.SLOT_ACTIVE})
 # Ends of sessions whose clients may never have connected.
-_UNUSED = frozenset(
-    {states.CANCELLED, states.EXPIRED, states.PREPARE_FAILED}
-)
+_UNUSED = frozenset({states.CANCELLED, states.EXPIRED, states.PREPARE_FAILED})
 _BYTES = ("input_bytes", "output_bytes", "blocks")
 _all_but_bytes = operator.attrgetter(
     *(name for name in _STATUS if name not in _BYTES)
