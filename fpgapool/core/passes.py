@@ -58,9 +58,7 @@ class Passes:
             # A release elsewhere may have freed power for idle slots.
             view.touch_idle()
         if self._reservations.stirred:
-            while turn := self._program(self._reservations.serve()):
-                self._holders.pass_turn(turn)
-                self._reservations.stir_all()
+            self._serve_reserved()
         if self._preemption.promised:
             while turn := self._program(self._preemption.serve()):
                 self._holders.pass_turn(turn)
@@ -78,6 +76,18 @@ class Passes:
         jobs.forget_arrivals()
         view.touched.clear()
 
+    def _serve_reserved(self) -> bool:
+        """Give reserved slots to the jobs that they are reserved for.
+
+        :returns: whether a set has become due.
+        """
+        is_any_due = False
+        while turn := self._program(self._reservations.serve()):
+            self._holders.pass_turn(turn)
+            self._reservations.stir_all()
+            is_any_due = True
+        return is_any_due
+
     def _assign_with_sets(self) -> None:
         """Let sessions that lost their slots come first, then due sets, until
         no further set becomes due.
@@ -87,6 +97,9 @@ class Passes:
             if sets.turns.waiting:
                 self._program(self._returns.serve(leaving))
             self._program(sets.start_due(leaving))
+            # Users and projects may be held back no longer.
+            if self._reservations.stirred and self._serve_reserved():
+                continue
             with sets.turns.withholding():
                 turn = self._assign()
             if turn is None:

@@ -27,7 +27,8 @@ class SlotReport(base.Payload):
         from the library.
     :param resources: the slot's resources for bitstreams, by name; None if
         its driver does not report them.
-    :param previous_result: the result before ``last_result``. It is needed if
+    :param previous_result: the result before ``last_result``; if that one's
+        client never connected, the last one whose client had. It is needed if
         a leader reassigned the slot and died before recording that.
     :param offer: where the next client of an idle slot may connect
         immediately; None: it must wait until the slot is ready.

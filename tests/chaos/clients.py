@@ -202,11 +202,13 @@ class Visit:
         outcome = self._outcome
         outcome.state = view.state
         outcome.session_id = view.session_id
-        if view.state == "READY":
+        # Who takes over a slot may come to it before its holder has left.
+        is_early = view.state == "PREPARING" and view.endpoints and view.secret
+        if view.state == "READY" or is_early:
             self._view = view
-        if view.state == "READY" and outcome.ready_s is None:
-            outcome.ready_s = time.monotonic()
-            self._say("ready", at_s=outcome.ready_s)
+            if outcome.ready_s is None:
+                outcome.ready_s = time.monotonic()
+                self._say("ready", at_s=outcome.ready_s)
 
     def _check(self, data: bytes, output: bytes) -> None:
         expected = self._job.expected(data)

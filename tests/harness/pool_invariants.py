@@ -438,7 +438,7 @@ def _check_queue(
         if instance_id != _owner(job):
             _equal("instance", job.instance_id, instance_id)
         _equal("accelerator", job.accelerator, accelerator)
-        if view.is_held(job.project):
+        if view.is_job_held(job):
             continue
         for slot in filter(view.power.allows, idle.values()):
             avoiding = record.group.avoiding if record.group else ()

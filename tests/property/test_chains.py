@@ -145,6 +145,24 @@ def test_no_input_has_no_output() -> None:
     assert chained.Chain([chained.Kind()] * 8, {}).run(b"") == b""
 
 
+def test_all_input_counts_though_a_stage_does_not_hear_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its connection may be lost when the last stage has all output."""
+    monkeypatch.setattr(stage.StageFlow, "settle", lambda _flow: None)
+    chain = chained.Chain([chained.Kind()] * 3, {})
+    data = bytes(2 * chained.PIECE_BYTES)
+    output = chain.run(data)
+    assert output == chained.stretched(
+        chained.stretched(chained.stretched(data))
+    )
+    assert chain.flows[0].acknowledged_bytes == len(data)
+    assert all(
+        flow.acknowledged_bytes == before.received_bytes
+        for before, flow in zip(chain.flows, chain.flows[1:], strict=False)
+    )
+
+
 class DropCore(chained.StretchCore):
     """Has one byte of output for each piece."""
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bugs that are planted, one at a time, to prove that the world sees them."""
+"""Bugs of what all worlds have; planted, one at a time, they must be seen."""
 
 from __future__ import annotations
 
@@ -12,53 +12,36 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from fpgapool import objects
-from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import service as desk_service
-from fpgapool.agent.groupdesk.decisions import locks
-from fpgapool.agent.groupdesk.decisions import members as desk_members
-from fpgapool.agent.groupdesk.decisions import model as desk_model
-from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.agent.slots import table
 from fpgapool.agent.worker import hello
-from fpgapool.agent.worker import service as worker_service
-from fpgapool.agent.worker import tasks
 from fpgapool.conductor.calls import sessions as session_calls
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions.assignments import desk_accounts
-from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import reconcile
 from fpgapool.conductor.decisions.assignments import reports
 from fpgapool.conductor.decisions.assignments import serving
 from fpgapool.conductor.decisions.hardware import operators
 from fpgapool.conductor.decisions.hardware import registry
-from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import opening
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.conductor.runtime import sender
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
-from fpgapool.core.rules import admission
 from fpgapool.core.rules import holders
-from fpgapool.core.rules import members as core_members
-from fpgapool.core.rules import preemption
 from fpgapool.db import api as db_api
 from fpgapool.db import leadership
 from fpgapool.protocol import stream
-from fpgapool.vocabulary import codes
+from tests.world import group_bugs
 from tests.world import parts
 from tests.world import planting
 
-# Those of parts are planted where their invariants are.
-assert parts.ALL
+#: Those of parts are beside their invariants.
+OF_PARTS = (parts, group_bugs)
 BUGS = planting.BUGS
 
 _bug = planting.bug
-_group_bug = planting.of_part("groups")
-_preemption_bug = planting.of_part("preemption")
 
 
 @_bug("a drained device has a holder")
@@ -214,13 +197,6 @@ def claim_charged_twice() -> None:
         give(accounts, project, hold, claimed_bytes, in_round=False)
 
     sharing.Accounts.give = twice  # type: ignore[method-assign]
-
-
-@_bug("active below one")
-def the_part_of_who_left_is_kept() -> None:
-    share_tree.Node.exit = (  # type: ignore[method-assign]
-        lambda _node, _units: None
-    )
 
 
 @_bug("a secret came twice")
@@ -399,281 +375,3 @@ def second_write_path_without_the_epoch() -> None:
         return []
 
     db_api.Database.commit = careless  # type: ignore[method-assign]
-
-
-# Of sessions that take slots from others.
-
-
-@_preemption_bug("has lost its place")
-def place_lost_with_the_slot() -> None:
-    resubmit = serving.Serving.resubmit
-
-    def forgetful(
-        room: serving.Serving,
-        session: sessions.Session,
-        reason: str,
-        *args: str,
-        **kwargs: bool,
-    ) -> None:
-        if reason == codes.PREEMPTED:
-            session.arrival_s = room._clock.pool_time
-        resubmit(room, session, reason, *args, **kwargs)
-
-    serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
-
-
-@_preemption_bug("a claim is charged twice")
-def claim_charged_again_with_the_next_slot() -> None:
-    wait = admission.Admission.let_yielding_wait
-
-    def forgetful(queue: admission.Admission) -> None:
-        for job_id, event in queue.yielding.items():
-            queue.yielding[job_id] = events.JobSubmitted(event.job)
-        wait(queue)
-
-    admission.Admission.let_yielding_wait = forgetful  # type: ignore
-
-
-@_preemption_bug("leaves its slot before a border")
-def slot_taken_before_its_quantum() -> None:
-    note = reports.Reports._report_border
-
-    def hasty(
-        room: reports.Reports, hold: sessions.SessionHold, line: typing.Any
-    ) -> None:
-        hold.quantum_bytes = 1
-        note(room, hold, line)
-
-    reports.Reports._report_border = hasty  # type: ignore[method-assign]
-
-
-@_preemption_bug(" bytes in Outcome")
-def bytes_of_the_former_slot_forgotten() -> None:
-    sessions.Session.give_way = (  # type: ignore[method-assign]
-        lambda _session: None
-    )
-
-
-@_preemption_bug("takes what another one has a right to")
-def slot_taken_from_a_project_within_its_share() -> None:
-    is_above = sharing.Accounts.is_above_share
-    # Those that want the slot wait.
-    sharing.Accounts.is_above_share = (  # type: ignore[method-assign]
-        lambda accounts, project: (
-            not accounts._accounts[project].waits
-            or is_above(accounts, project)
-        )
-    )
-
-
-@_preemption_bug("lost though stateless")
-def unread_output_cleared_for_the_next_project() -> None:
-    worker_service.Worker._hand_over = (  # type: ignore[method-assign]
-        lambda worker: worker._discard_unread()
-    )
-
-
-@_preemption_bug("a slot is taken for a session that needs none")
-def slots_taken_twice_for_one_session() -> None:
-    preemption.Preemption._spoken_for = (  # type: ignore[method-assign]
-        lambda _room: set()
-    )
-
-
-@_preemption_bug("borders of a session are too near to each other")
-def programming_time_not_worth_it() -> None:
-    preemption.quantum_bytes = lambda least_bytes, *_args: least_bytes
-
-
-# Of groups.
-
-
-@_group_bug("more tasks are counted than have ended")
-def task_counted_twice() -> None:
-    new_tasks = desk_accounts.DeskAccount.new_tasks
-
-    def again(
-        account: desk_accounts.DeskAccount, *args: typing.Any
-    ) -> typing.Any:
-        account._set(counts={})
-        return new_tasks(account, *args)
-
-    desk_accounts.DeskAccount.new_tasks = again  # type: ignore[method-assign]
-
-
-@_bug("pays for tasks that have not ended")
-def task_counted_again_by_a_new_leader() -> None:
-    load = desk_accounts.DeskAccounts.__init__
-
-    def forgetful(
-        accounts: desk_accounts.DeskAccounts,
-        rows: typing.Iterable[typing.Any],
-        last_id: int,
-    ) -> None:
-        load(
-            accounts,
-            [dataclasses.replace(row, counts={}) for row in rows],
-            last_id,
-        )
-
-    desk_accounts.DeskAccounts.__init__ = forgetful  # type: ignore
-
-
-@_bug("not the time that slots were held")
-def time_charged_again_by_a_new_leader() -> None:
-    desk_accounts.DeskAccounts.charged_at = (  # type: ignore[method-assign]
-        lambda *_args: 0.0
-    )
-
-
-@_group_bug("not the time that slots were held")
-def busy_time_paid_by_the_owner_too() -> None:
-    count = desks.Desks._count_tasks
-
-    def twice(
-        room: desks.Desks,
-        host: registry.HostEntry,
-        group: typing.Any,
-        line: typing.Any,
-    ) -> None:
-        account = room._desk_accounts.of(
-            group.group_id, host.id, room._clock.now
-        )
-        before_s = account.record.unpaid_s
-        count(room, host, group, line)
-        account._set(unpaid_s=before_s)
-
-    desks.Desks._count_tasks = twice  # type: ignore[method-assign]
-
-
-@_group_bug("clients are not charged for their tasks and locks")
-def lock_that_costs_nothing() -> None:
-    locks.Locks.charge = (  # type: ignore[method-assign]
-        lambda *_args: None
-    )
-
-
-@_group_bug("members: ")
-def resize_executed_twice_after_a_new_leader() -> None:
-    take_over = core_members.Members.take_over
-
-    def forgetful(
-        room: core_members.Members, hold: typing.Any, group_id: int
-    ) -> None:
-        group = room._sizes._groups.get(group_id)
-        before = dict(vars(group)) if group is not None else {}
-        take_over(room, hold, group_id)
-        if group is not None:
-            vars(group).update(before)
-
-    core_members.Members.take_over = forgetful  # type: ignore[method-assign]
-
-
-@_group_bug("no member is called back for a session")
-def no_member_for_a_session() -> None:
-    core_members.Members.call_back = (  # type: ignore[method-assign]
-        lambda _room: None
-    )
-
-
-@_group_bug("a revoked client gets a result")
-def revoked_client_served() -> None:
-    def careless(desk: desk_service.Desk, client_id: str) -> None:
-        desk._connections.revoke(client_id)
-
-    desk_service.Desk._revoke = careless  # type: ignore[method-assign]
-
-
-@_group_bug("was not cleared after")
-def member_not_cleared_for_another_client() -> None:
-    start = ports.MemberPort.start
-
-    def careless(
-        port: ports.MemberPort,
-        payload: ports.Payload,
-        has_blocks: bool,
-        _clear: bool,
-        scope: tuple[str, str],
-        now: float,
-    ) -> bool:
-        return start(port, payload, has_blocks, False, scope, now)
-
-    ports.MemberPort.start = careless  # type: ignore[method-assign]
-
-
-@_group_bug("is changed twice at the same time")
-def member_programmed_while_its_task_runs() -> None:
-    clear = tasks.Member.clear
-
-    def hasty(member: tasks.Member, *ending: str) -> tuple[int, int]:
-        member._done = None
-        return clear(member, *ending)
-
-    tasks.Member.clear = hasty  # type: ignore[method-assign]
-
-
-@_group_bug("a member leaves its task")
-def member_leaves_while_its_task_runs() -> None:
-    leave = desk_members.Members.leave
-
-    def hasty(desk: desk_members.Members, member: int) -> None:
-        place = desk.all.get(member)
-        if place is None or place.task is None or place.lock is not None:
-            leave(desk, member)
-        else:
-            desk._leave(place)
-
-    desk_members.Members.leave = hasty  # type: ignore[method-assign]
-
-
-@_group_bug("a member has two tasks")
-def member_freed_before_its_task_ends() -> None:
-    submit = queues.Queues.submit
-
-    def hasty(
-        desk: queues.Queues, *args: typing.Any, **kwargs: typing.Any
-    ) -> typing.Any:
-        task = submit(desk, *args, **kwargs)
-        busy = [one for one in desk.members.all.values() if one.task]
-        for one in busy:
-            if not one.lock and one.number not in desk.members.free:
-                desk.members.free.append(one.number)
-        return task
-
-    queues.Queues.submit = hasty  # type: ignore[method-assign]
-
-
-@_group_bug("a lock outlives its client")
-def lock_of_a_lost_client_kept() -> None:
-    detach = queues.Queues.detach
-
-    def patient(
-        desk: queues.Queues, client: desk_model.Client, now: float
-    ) -> None:
-        detach(desk, client, now)
-        client.grace_due_s += 1000.0
-
-    queues.Queues.detach = patient  # type: ignore
-
-
-@_group_bug("more slots of groups than allowed")
-def quota_of_slots_of_groups_ignored() -> None:
-    group_book.GroupBook._check_slots = (  # type: ignore[method-assign]
-        lambda *_args: None
-    )
-
-
-@_group_bug("an owner has not paid")
-def time_of_a_task_lost_with_its_desk_not_paid() -> None:
-    expire = desk_accounts.DeskAccounts.expire_missing
-
-    def careless(
-        accounts: desk_accounts.DeskAccounts,
-        host_id: int,
-        _reported: typing.Any,
-        wanted: typing.Any,
-        now: float,
-    ) -> None:
-        expire(accounts, host_id, wanted, wanted, now)
-
-    desk_accounts.DeskAccounts.expire_missing = careless  # type: ignore

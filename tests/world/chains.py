@@ -20,6 +20,7 @@ from collections.abc import Callable
 from fpgapool import client
 from fpgapool.agent.worker.data import links
 from fpgapool.client.chains import stage
+from fpgapool.client.sessions import software
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.chaos import judge
@@ -40,6 +41,8 @@ _CHAINS = (3, 8)
 _PATIENCE_S = 60.0
 #: Short pieces, so that a fault finds many on their way.
 _PIECE_BYTES = 1024
+#: Of a client that computes while it waits.
+_CPU_BYTES_PER_S = 20_000
 #: No fault is a reason for these.
 _WRONG = judge._CORRUPTED | {codes.CHAIN_STALLED, codes.INTERNAL_ERROR}
 
@@ -50,6 +53,7 @@ class Chain:
 
     :ivar host: where its client runs, by number.
     :ivar accelerators: of its stages.
+    :ivar meanwhile: its client computes while it waits for slots.
     """
 
     host: int
@@ -58,6 +62,7 @@ class Chain:
     size_bytes: int
     data_seed: int
     begins_s: float
+    meanwhile: bool = False
 
     def __post_init__(self) -> None:
         # JSON has lists.
@@ -74,7 +79,7 @@ class Chain:
         return data
 
 
-def _chains(rng: random.Random) -> typing.Iterator[Chain]:
+def _chains(rng: random.Random, more: random.Random) -> typing.Iterator[Chain]:
     for _ in range(rng.randint(*_CHAINS)):
         names = ["copy"] * rng.choice((2, 2, 3))
         # The former has little output, and some pieces have none.
@@ -87,6 +92,8 @@ def _chains(rng: random.Random) -> typing.Iterator[Chain]:
             size_bytes=int(2 ** rng.uniform(9, 15.5)),
             data_seed=rng.getrandbits(32),
             begins_s=round(rng.uniform(0.0, 25.0), 3),
+            # Hosts have no cores for the others.
+            meanwhile=set(names) == {"copy"} and more.random() < 0.5,
         )
 
 
@@ -122,9 +129,10 @@ class Chains(part.Part):
     @classmethod
     def draw(cls, schedule: schedules.Schedule) -> schedules.Schedule:
         rng = random.Random(f"chains {schedule.seed}")
+        more = random.Random(f"meanwhile {schedule.seed}")
         kinds = list(cls.FAULTS)
         return dataclasses.replace(
-            schedule.having("chains", tuple(_chains(rng))),
+            schedule.having("chains", tuple(_chains(rng, more))),
             faults=(
                 *schedule.faults,
                 *schedules.draw_faults(rng, kinds, (1, 2, 4)),
@@ -132,13 +140,22 @@ class Chains(part.Part):
         )
 
     @classmethod
-    def prepare(cls, _kernel: object) -> None:
+    def prepare(cls, kernel: kernels.Kernel) -> None:
         stage.StageFlow.most_piece_bytes = _PIECE_BYTES
+        compute = software.Processor.compute
+
+        def slow(
+            processor: software.Processor, piece: memoryview, *args: typing.Any
+        ) -> memoryview:
+            kernel.sleep(len(piece) / _CPU_BYTES_PER_S)
+            return compute(processor, piece, *args)
+
+        software.Processor.compute = slow  # type: ignore[method-assign]
 
     def __init__(self, world: run.World) -> None:
         self._world = world
         self._ends = collections.Counter[str]()
-        self._moved = 0
+        self._moved = self._cpu_bytes = 0
         world.watcher.wrap(links.Links, "follow", self._followed)
 
     def _followed(self, *_args: object) -> None:
@@ -172,6 +189,7 @@ class Chains(part.Part):
                     schedules.PROJECTS[planned.project]
                 ),
                 timeout_s=_PATIENCE_S,
+                meanwhile="cpu" if planned.meanwhile else None,
             ).run_buffer(data, timeout_s=_PATIENCE_S)
         except client.FpgapoolError as error:
             self._ends[error.code] += 1
@@ -183,13 +201,18 @@ class Chains(part.Part):
             return
         self._ends[""] += 1
         self._moved += sum(one.reopens for one in report.stages)
+        self._cpu_bytes += sum(one.cpu_bytes for one in report.stages)
         if output != planned.expected(data):
             fail(f"the output of a chain differs: {name} {report}")
         if report.input_bytes != len(data):
             fail(f"a chain has lost input: {name} {report}")
 
     def facts(self) -> dict[str, object]:
-        return {"chain_ends": dict(self._ends), "chain_moves": self._moved}
+        return {
+            "chain_ends": dict(self._ends),
+            "chain_moves": self._moved,
+            "chain_cpu_bytes": self._cpu_bytes,
+        }
 
 
 _bug = planting.of_part(Chains.NAME)

@@ -40,6 +40,7 @@ class Process:
     A program that is started again is another process of the same name.
 
     :ivar wall_offset_s: how far its wall clock is from the right time.
+    :ivar died_s: when it was killed; None: it was not.
     """
 
     def __init__(self, kernel: Kernel, name: str, pid: int) -> None:
@@ -50,6 +51,7 @@ class Process:
         self.frozen = False
         self.wall_offset_s = 0.0
         self.exit_status: int | None = None
+        self.died_s: float | None = None
         #: Dies at the so many-th point from now; None: it does not.
         self.fuse: int | None = None
         self.at_exit: list[Callable[[], None]] = []
@@ -81,6 +83,8 @@ class Process:
             return
         self.alive = False
         self.exit_status = status
+        if status:
+            self.died_s = self.kernel.now_s
         self._held.clear()
         for callback in self.at_exit:
             callback()

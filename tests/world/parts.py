@@ -23,17 +23,18 @@ from tests.world import sets
 from tests.world import share_trees
 from tests.world import users
 
-#: In the order in which they are drawn, and in which they begin.
+#: In the order in which they are drawn, and in which they begin. What one
+#: configures, the next ones may replace.
 ALL: Mapping[str, type[part.Part]] = {
     one.NAME: one
     for one in (
         groups.Groups,
+        users.Users,
         preemption.Preemption,
         budgets.Budgets,
         sets.Sets,
         calendar.Reservations,
         share_trees.ShareTrees,
-        users.Users,
         chains.Chains,
     )
 }

@@ -16,6 +16,7 @@ import typing
 from oslo_config import cfg
 
 from fpgapool import objects
+from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker.data import session as worker_session
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import reports
@@ -23,8 +24,11 @@ from fpgapool.conductor.decisions.assignments import serving
 from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.conductor.runtime import settings as conductor_settings
+from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core.queues import sharing
+from fpgapool.core.rules import admission
 from fpgapool.core.rules import preemption
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -32,6 +36,7 @@ from tests.chaos import clients
 from tests.world import driver
 from tests.world import invariants
 from tests.world import part
+from tests.world import planting
 from tests.world import pool as pools
 from tests.world import schedule as schedules
 
@@ -390,3 +395,87 @@ class Preemption(part.Part):
 
     def facts(self) -> dict[str, object]:
         return {"taken": self._watcher.taken.total()}
+
+
+_bug = planting.of_part(Preemption.NAME)
+
+
+@_bug("has lost its place")
+def place_lost_with_the_slot() -> None:
+    resubmit = serving.Serving.resubmit
+
+    def forgetful(
+        room: serving.Serving,
+        session: sessions.Session,
+        reason: str,
+        *args: str,
+        **kwargs: bool,
+    ) -> None:
+        if reason == codes.PREEMPTED:
+            session.arrival_s = room._clock.pool_time
+        resubmit(room, session, reason, *args, **kwargs)
+
+    serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
+
+
+@_bug("a claim is charged twice")
+def claim_charged_again_with_the_next_slot() -> None:
+    wait = admission.Admission.let_yielding_wait
+
+    def forgetful(queue: admission.Admission) -> None:
+        for job_id, event in queue.yielding.items():
+            queue.yielding[job_id] = events.JobSubmitted(event.job)
+        wait(queue)
+
+    admission.Admission.let_yielding_wait = forgetful  # type: ignore
+
+
+@_bug("leaves its slot before a border")
+def slot_taken_before_its_quantum() -> None:
+    note = reports.Reports._report_border
+
+    def hasty(
+        room: reports.Reports, hold: sessions.SessionHold, line: typing.Any
+    ) -> None:
+        hold.quantum_bytes = 1
+        note(room, hold, line)
+
+    reports.Reports._report_border = hasty  # type: ignore[method-assign]
+
+
+@_bug(" bytes in Outcome")
+def bytes_of_the_former_slot_forgotten() -> None:
+    sessions.Session.give_way = (  # type: ignore[method-assign]
+        lambda _session: None
+    )
+
+
+@_bug("takes what another one has a right to")
+def slot_taken_from_a_project_within_its_share() -> None:
+    is_above = sharing.Accounts.is_above_share
+    # Those that want the slot wait.
+    sharing.Accounts.is_above_share = (  # type: ignore[method-assign]
+        lambda accounts, project: (
+            not accounts._accounts[project].waits
+            or is_above(accounts, project)
+        )
+    )
+
+
+@_bug("lost though stateless")
+def unread_output_cleared_for_the_next_project() -> None:
+    worker_service.Worker._hand_over = (  # type: ignore[method-assign]
+        lambda worker: worker._discard_unread()
+    )
+
+
+@_bug("a slot is taken for a session that needs none")
+def slots_taken_twice_for_one_session() -> None:
+    preemption.Preemption._spoken_for = (  # type: ignore[method-assign]
+        lambda _room: set()
+    )
+
+
+@_bug("borders of a session are too near to each other")
+def programming_time_not_worth_it() -> None:
+    preemption.quantum_bytes = lambda least_bytes, *_args: least_bytes

@@ -72,6 +72,8 @@ _SPARE_BYTES = 2**25
 _BLOCK_BYTES = 448
 #: Until the pool knows how a session has ended, when nothing goes wrong.
 _HEARD_S = 10.0
+#: Until a worker has told its agent of it.
+_CLEARED_S = 1.0
 #: How often metrics are looked at, a second apart, until all is at rest.
 _SCRAPES = 10
 #: Clocks may be wrong by hours.
@@ -406,20 +408,28 @@ class World:
         return found
 
     def _is_forgotten(self, one: clients.Outcome) -> bool:
-        """Return whether all that knew of an end were lost with their host.
+        """Return whether all that knew of an end were lost before they told.
 
         That is the session's worker, its client, and the front door that
-        repeats what the client said.
+        repeats what the client said, if that is its host's agent: nobody does
+        so in the REST API if the worker has confirmed the end.
         """
         system, heard_s = self.pool.system, self.schedule.longest_trouble_s
-        homes = {
-            system.hosts[home.pid]
+        homes = [
+            home
             for (session_id, _), home in self.watcher.homes.items()
             if session_id == one.session_id and home is not None
-        }
+        ]
+        if one.door == "api":
+            return any(
+                home.died_s is not None
+                and 0 <= home.died_s - one.ended_s <= heard_s + _CLEARED_S
+                for home in homes
+            )
+        hosts = {system.hosts[home.pid] for home in homes}
         return any(
             host == self._doors.get(one.session_id)
-            and host in homes
+            and host in hosts
             and 0 <= lost_s - one.ended_s <= heard_s + _HEARD_S
             for host, lost_s in self.pool.lost
         )

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 
 from fpgapool.clients import keystone_projects
 from fpgapool.common import exception
+from fpgapool.core.queues import share_tree
 from tests.world import kernel as kernels
 from tests.world import part
+from tests.world import planting
 
 #: From when on which projects are where; None: Keystone does not answer.
 _ANSWERS: tuple[tuple[float, Mapping[str, str] | None], ...] = (
@@ -66,3 +68,13 @@ class ShareTrees(part.Part):
     @classmethod
     def prepare(cls, kernel: kernels.Kernel) -> None:
         install(kernel)
+
+
+_bug = planting.of_part(ShareTrees.NAME)
+
+
+@_bug("active below one")
+def the_part_of_who_left_is_kept() -> None:
+    share_tree.Node.exit = (  # type: ignore[method-assign]
+        lambda _node, _units: None
+    )

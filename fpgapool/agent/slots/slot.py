@@ -112,6 +112,8 @@ def _members(cls: type) -> tuple[str, ...]:
 _STATUS = _members(WorkerStatus)
 _FREE = frozenset({states.SLOT_IDLE, states.SLOT_FAULTY})
 _OFFERED = frozenset({states.SLOT_IDLE, states.SLOT_READY, states.SLOT_ACTIVE})
+# Ends of sessions whose clients may never have connected.
+_UNUSED = frozenset({states.CANCELLED, states.EXPIRED, states.PREPARE_FAILED})
 _BYTES = ("input_bytes", "output_bytes", "blocks")
 _all_but_bytes = operator.attrgetter(
     *(name for name in _STATUS if name not in _BYTES)
@@ -206,6 +208,8 @@ class Slot:
     :ivar refetched: whether the first file was damaged and is fetched again.
     :ivar released: whether a release of the last assignment was requested.
     :ivar leaving: whether the worker is about to be replaced.
+    :ivar used_result: the last result before ``previous_result`` of a session
+        whose client had connected.
     :ivar next: an order that begins when the holder has left.
     :ivar next_until_s: when it is given back instead.
     :ivar secret: secret that admits the holder's client once; empty if the
@@ -234,6 +238,7 @@ class Slot:
     seen_generation: int = 0
     last_result: objects.SessionResult | None = None
     previous_result: objects.SessionResult | None = None
+    used_result: objects.SessionResult | None = None
     secret: str | None = None
     release_reason: str | None = None
     release_deadline_s: float | None = None
@@ -340,6 +345,13 @@ class Slot:
         self.seen_generation = max(self.seen_generation, self.next.generation)
         self.next = None
         return [orders.Changed(at_once=True)]
+
+    def set_result_aside(self) -> None:
+        """Keep the last result while another assignment follows."""
+        previous = self.previous_result
+        if previous is not None and previous.started_at is not None:
+            self.used_result = previous
+        self.previous_result, self.last_result = self.last_result, None
 
     def forget_holder(self) -> None:
         self.pending = None
@@ -615,10 +627,24 @@ class Slot:
             output_bytes=running.output_bytes if running else 0,
             last_result=self.last_result,
             energy_j=energy_j,
-            previous_result=self.previous_result,
+            previous_result=self._unrecorded_result(),
             offer=None if self.pending else self._offer(address),
             beyond_claim=bool(running and running.beyond_claim),
         )
+
+    def _unrecorded_result(self) -> objects.SessionResult | None:
+        """Return the former result that a new leader may not know.
+
+        While a leader cannot write, its clients hear of no slot. It may take
+        a slot back that no client has used, and assign it again, several
+        times: the result of its last client must not be lost.
+        """
+        previous = self.previous_result
+        if previous is None or (
+            previous.started_at is None and previous.state in _UNUSED
+        ):
+            return self.used_result or previous
+        return previous
 
     def _offer(self, address: Address) -> objects.Offer | None:
         """Return where the next client can connect immediately, or None."""

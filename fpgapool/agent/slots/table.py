@@ -191,8 +191,7 @@ class SlotTable:
     ) -> list[orders.Effect]:
         slot.next = None
         slot.seen_generation = request.generation
-        slot.previous_result = slot.last_result
-        slot.last_result = None
+        slot.set_result_aside()
         objection, code = slot.objection(request), codes.SLOT_FAULTY
         if objection is None:
             objection = self._device_faults.get(request.device)
@@ -256,7 +255,7 @@ class SlotTable:
             # arrives.
             slot.seen_generation = generation
             if holder is None:
-                slot.previous_result = slot.last_result
+                slot.set_result_aside()
                 slot.last_result = objects.SessionResult(
                     session_id=session_id,
                     generation=generation,

@@ -523,6 +523,14 @@ class StageFlow(flows.Flow):
                 self._release() + close, self._present, self.deadline_s
             )
 
+    def settle_all(self) -> None:
+        """Count all input as processed: the chain has all of its output.
+
+        A stage whose connection is lost at the end does not hear of it.
+        """
+        with self.window.lock:
+            self._input.finish()
+
     def run(self) -> None:
         """Receive headers until the worker confirms the end."""
         try:

@@ -342,6 +342,8 @@ class Pipeline:
             failure, self._failure = self._failure, None
             if failure is not None:
                 raise failure
+            for flow in self._flows[:-1]:
+                flow.settle_all()
             for session in self._sessions:
                 session.close()
         except BaseException:

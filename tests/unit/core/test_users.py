@@ -493,3 +493,27 @@ def first_of(pool: pools.Pool, user: str) -> int:
         for slot_id, hold in pool.state.view.slots.assignments.items()
         if hold.record is not None and hold.record.job.user == user
     )
+
+
+def test_reserved_slots_keep_the_limits_of_users() -> None:
+    """The pool's invariants count no such job as one that could have it."""
+    pool = make_pool(model.UserRule(1), slots=2)
+    pool.submit(make_job(1, "a", instance_id="i"))
+    pool.step(events.ReservationsChanged(((1, (("i", 2),)),)))
+    assert submit(pool, "ab", instance_id="i") == ["b"]
+    assert submit(pool, "a", instance_id="i") == []
+    assert release(pool, first_of(pool, "b")) == []
+    assert release(pool, first_of(pool, "a")) == ["a"]
+
+
+def test_who_is_held_back_no_longer_gets_its_reserved_slot_at_once() -> None:
+    pool = make_pool(model.UserRule(2), slots=3)
+    pool.step(events.ReservationsChanged(((1, (("i", 1),)),)))
+    assert submit(pool, "ab") == ["a", "b"]
+    submit(pool, "aa", together=model.Together("s", 2))
+    # The set is due, and has no room, so that its user gets no other slots.
+    assert release(pool, first_of(pool, "b")) == []
+    assert submit(pool, "b") == ["b"]
+    assert submit(pool, "a", instance_id="i") == []
+    # It has room, but too few slots.
+    assert release(pool, first_of(pool, "a")) == ["a"]

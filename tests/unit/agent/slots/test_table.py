@@ -758,6 +758,41 @@ def test_a_release_that_comes_before_the_next_order_keeps_the_last_result():
     assert line.previous_result == factories.result(7)
 
 
+@pytest.mark.parametrize("end", ["CANCELLED", "EXPIRED", "PREPARE_FAILED"])
+def test_the_result_of_the_last_client_is_kept_until_another_comes(end):
+    """A leader that cannot write gives a slot away again and again."""
+    served = dataclasses.replace(factories.result(7), started_at=0.5)
+    tab = steps.ready()
+    gone = factories.status("idle", None, 7, last_result=served)
+    tab.worker_status(steps.KEY, gone, 0.1)
+    for generation in (8, 9):
+        request = factories.assign_request(generation)
+        tab.assign(steps.EPOCH, request, 0.2)
+        unused = factories.result(generation, end, "WHY")
+        gone = factories.status("idle", None, generation, last_result=unused)
+        tab.worker_status(steps.KEY, gone, 0.3)
+        assert steps.report(tab).last_result == unused
+        assert steps.report(tab).previous_result == served
+    tab.release(steps.EPOCH, steps.KEY, "session-10", 10, "WHY", 0.4)
+    assert steps.report(tab).previous_result == served
+    # Those of others are of use again once one has had a client.
+    used = dataclasses.replace(factories.result(11), started_at=0.5)
+    tab.assign(steps.EPOCH, factories.assign_request(11), 0.5)
+    gone = factories.status("idle", None, 11, last_result=used)
+    tab.worker_status(steps.KEY, gone, 0.6)
+    tab.assign(steps.EPOCH, factories.assign_request(12), 0.7)
+    assert steps.report(tab).previous_result == used
+
+
+def test_the_last_result_counts_if_no_client_has_come_before():
+    tab = steps.ready()
+    unused = factories.result(7, "CANCELLED", "WHY")
+    gone = factories.status("idle", None, 7, last_result=unused)
+    tab.worker_status(steps.KEY, gone, 0.1)
+    tab.assign(steps.EPOCH, factories.assign_request(8), 0.2)
+    assert steps.report(tab).previous_result == unused
+
+
 @pytest.mark.parametrize("after", [0, 6])
 def test_an_order_for_after_another_holder_is_refused(after):
     tab = steps.ready()
