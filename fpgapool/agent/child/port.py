@@ -100,12 +100,23 @@ Serve: typing.TypeAlias = collections.abc.Callable[
 ]
 
 
+class Early(typing.Protocol):
+    """Makes clients wait whose session the agent has not announced yet."""
+
+    def expect(
+        self, hello: typing.Any, is_there: collections.abc.Callable[[], bool]
+    ) -> None:
+        """Wait briefly for a session, but only while the client is there."""
+
+    def look_again(self) -> None:
+        """Make each :meth:`expect` ask whether its client is there."""
+
+
 @dataclasses.dataclass(eq=False)
 class DataPort:
     """Accepts clients on a Unix socket and, if configured, on TCP.
 
-    :param expect: called with the HELLO; waits briefly for a session or group
-        that the agent has not announced yet.
+    :param early: where clients wait that come too early, if they may.
     :raises OSError: if a socket cannot be created.
     """
 
@@ -113,11 +124,13 @@ class DataPort:
     serve: Serve
     certificate: certificates.Certificate | None
     parse: collections.abc.Callable[[dict[str, typing.Any]], typing.Any]
-    expect: collections.abc.Callable[[typing.Any], None] | None = None
+    early: Early | None = None
 
     def __post_init__(self) -> None:
         self._log = ratelimit.RateLimitedLog(__name__)
-        self._strangers = pending.PendingConnections(MAX_STRANGERS)
+        self._strangers = pending.PendingConnections(
+            MAX_STRANGERS, self._let_go
+        )
         self._local = listen_unix(self.settings.data_socket)
         self._tcp = None
         if self.settings.data_address is not None:
@@ -168,8 +181,10 @@ class DataPort:
             try:
                 channel = self._identify(sock, local)
                 hello = self._recv_hello(channel)
-                if self.expect is not None:
-                    self.expect(hello)
+                if self.early is not None:
+                    self.early.expect(hello, lambda: sock in self._strangers)
+                if sock not in self._strangers:
+                    raise channels.ChannelClosed("too many others have come")
             finally:
                 self._strangers.leave(sock)
             self.serve(hello, channel, local)
@@ -196,6 +211,10 @@ class DataPort:
                 self._turn_away(
                     channel, place, codes.INTERNAL_ERROR, "internal error"
                 )
+
+    def _let_go(self) -> None:
+        if self.early is not None:
+            self.early.look_again()
 
     def _turn_away(
         self, channel: channels.Channel, place: str, code: str, message: str
