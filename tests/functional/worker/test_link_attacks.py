@@ -108,9 +108,7 @@ class Stage:
             linked(client, len(DATA), end=True)
         made, start = self.link()
         made.send(DATA[start:])
-        while not (
-            client.finished and client.acked_input_bytes == len(DATA)
-        ):
+        while not (client.finished and client.acked_input_bytes == len(DATA)):
             client.take()
             client.send_ack()
         assert client.output == DATA
@@ -162,57 +160,49 @@ NONSENSE = {
 }
 
 
-@pytest.mark.parametrize("name", NONSENSE)
-def test_what_is_no_handshake_is_refused(start, name) -> None:
-    data, code = NONSENSE[name]
+def told(sock: socket.socket) -> dict:
+    """Receive an ERROR."""
+    data = channels.PlainChannel(sock)
+    header = channels.recv_header(data, bytearray(frames.HEADER_BYTES))
+    assert header.type == frames.ERROR
+    return frames.decode_json(channels.recv_payload(data, header))
+
+
+def test_what_is_no_handshake_is_refused(start) -> None:
     stage = Stage(start)
-    with stage.dial() as sock:
-        sock.sendall(data)
-        received = channels.PlainChannel(sock)
-        header = channels.recv_header(
-            received, bytearray(frames.HEADER_BYTES)
-        )
-        payload = channels.recv_payload(received, header)
-        assert header.type == frames.ERROR
-        assert frames.decode_json(payload)["code"] == code
+    found = {}
+    for name, (data, _) in NONSENSE.items():
+        with stage.dial() as sock:
+            sock.sendall(data)
+            found[name] = told(sock)["code"]
+    assert found == {name: code for name, (_, code) in NONSENSE.items()}
     stage.check()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_who_knows_too_little_is_refused_in_the_same_way(start) -> None:
+    stage = Stage(start)
+    for changes in (
         {"secret": "07" * 32},
         {"generation": 2},
         {"generation": 2**63 - 1},
         {"session_id": "session-2"},
         {"session_id": "x" * 60_000},
-    ],
-)
-def test_who_knows_too_little_is_refused_in_the_same_way(
-    start, changes
-) -> None:
-    stage = Stage(start)
-    with stage.dial() as sock:
-        sock.sendall(stage.hello(**changes))
-        received = channels.PlainChannel(sock)
-        header = channels.recv_header(
-            received, bytearray(frames.HEADER_BYTES)
-        )
-        answer = frames.decode_json(channels.recv_payload(received, header))
-        assert answer["code"] == codes.UNAUTHORIZED
+    ):
+        with stage.dial() as sock:
+            sock.sendall(stage.hello(**changes))
+            assert told(sock)["code"] == codes.UNAUTHORIZED
     stage.check()
 
 
 @pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("said", [0, 1, frames.HEADER_BYTES + 3])
-def test_a_crowd_that_says_little_keeps_nobody_out(start, tls, said) -> None:
+def test_a_crowd_that_says_little_keeps_nobody_out(start, tls) -> None:
     """Thousands more would not change what the worker has."""
     stage = Stage(start, tls=tls, hello_timeout_s=300.0)
     crowd = []
-    for _ in range(CROWD):
+    for number in range(CROWD):
         crowd.append(stage.dial())
         with contextlib.suppress(OSError):
-            crowd[-1].sendall(stage.hello()[:said])
+            crowd[-1].sendall(stage.hello()[: number % 50])
     with staying(*crowd):
         descriptors, threads = stage.use()
         most = port.MAX_STRANGERS + desk.MAX_CONNECTIONS
@@ -257,24 +247,24 @@ def test_plain_bytes_at_a_port_with_tls(start) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("how", ["closed", "reset", "silent"])
-@pytest.mark.parametrize("sent_bytes", [0, 1, 4097, len(DATA) - 1])
-def test_a_sender_that_stops_within_a_piece(
-    start, tls, how, sent_bytes
-) -> None:
-    """Half-open: it says nothing more, and may stay. The next one goes on."""
+def test_senders_that_stop_within_a_piece(start, tls) -> None:
+    """Half-open: each says nothing more, and some stay. The next goes on."""
     stage = Stage(start, tls=tls)
     linked(stage.client, len(DATA), end=True)
-    made, _ = stage.link()
-    # These bytes must not count.
-    made.send(bytes(sent_bytes))
-    if how == "reset":
-        linger = struct.pack("ii", 1, 0)
-        made.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        made.sock.close()
-    elif how == "closed":
-        made.close()
-    with contextlib.closing(made):
+    with contextlib.ExitStack() as stack:
+        for sent_bytes in (0, 1, 4097, len(DATA) - 1):
+            for how in ("closed", "reset", "silent"):
+                made, start_bytes = stage.link()
+                stack.callback(made.close)
+                assert start_bytes == 0
+                # These bytes must not count.
+                made.send(bytes(sent_bytes))
+                if how == "reset":
+                    linger = socket.SO_LINGER, struct.pack("ii", 1, 0)
+                    made.sock.setsockopt(socket.SOL_SOCKET, *linger)
+                    made.sock.close()
+                elif how == "closed":
+                    made.close()
         stage.check()
 
 
@@ -309,36 +299,37 @@ def test_a_slow_sender_keeps_no_slot(start) -> None:
     stage.agent.close()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"generation": 2**63},
-        {"generation": 2**64 - 1},
-        {"session_id": "é" * 20_000},
-        {"session_id": "x" * 65},
-        {"session_id": "../x"},
-        {"session_id": ""},
-        {"session_id": "\ud800"},
-        {"secret": "é" * 20_000},
-    ],
-)
-def test_an_order_that_the_agent_could_not_read(start, changes) -> None:
+def test_orders_that_the_agent_could_not_read(start) -> None:
     """The agent would end the worker, or get no more word from it."""
     worker = start()
     agent = worker.connect()
-    prepared = agent.prepare()
-    client = harness.Client.remote(prepared)
-    client.hello(prepared, features=[frames.LINK_FEATURE])
     target = {"session_id": "next", "generation": 9, "secret": SECRET}
-    document = {"to": {**target, **changes}}
-    payload = json.dumps(document).encode()
-    if len(payload) > frames.MAX_JSON_BYTES:
-        payload = json.dumps(document, ensure_ascii=False).encode()
-    client.channel.send(head(frames.LINK, len(payload)), payload)
-    with pytest.raises(harness.ErrorFrame) as caught:
-        client.recv_to_the_end()
-    assert caught.value.code == codes.PROTOCOL_ERROR
-    assert agent.wait_result()["code"] == codes.PROTOCOL_ERROR
+    for generation, changes in enumerate(
+        (
+            {"generation": 2**63},
+            {"generation": 2**64 - 1},
+            {"session_id": "é" * 20_000},
+            {"session_id": "x" * 65},
+            {"session_id": "../x"},
+            {"session_id": ""},
+            {"session_id": "\ud800"},
+            {"secret": "é" * 20_000},
+        ),
+        start=1,
+    ):
+        prepared = agent.prepare(generation)
+        client = harness.Client.remote(prepared)
+        client.hello(prepared, features=[frames.LINK_FEATURE])
+        document = {"to": {**target, **changes}}
+        payload = json.dumps(document).encode()
+        if len(payload) > frames.MAX_JSON_BYTES:
+            payload = json.dumps(document, ensure_ascii=False).encode()
+        client.channel.send(head(frames.LINK, len(payload)), payload)
+        with pytest.raises(harness.ErrorFrame) as caught:
+            client.recv_to_the_end()
+        assert caught.value.code == codes.PROTOCOL_ERROR
+        result = agent.wait_result(generation)
+        assert result["code"] == codes.PROTOCOL_ERROR
+        client.close()
     assert agent.status()["state"] == "idle"
-    client.close()
     agent.close()
