@@ -34,6 +34,7 @@ class Tenant:
         project = site.accounts.create_project(name)
         user = site.accounts.create_user(name, project, "member")
         self.project_id = project.id
+        self._user_id = user.id
         self._token = site.accounts.token(user).text
         self._operator = site.accounts.token(site.accounts.admin()).text
         options = site.stack.keystone.auth_options(name, name)
@@ -135,7 +136,8 @@ class Tenant:
                     "amount": str(amount),
                 }
             ],
-            "events": [],
+            # Version 1 takes it from the token.
+            "user_id": self._user_id,
         }
         made: dict[str, typing.Any] = self._send(
             "POST", "/v2/leases", body=body
@@ -151,6 +153,7 @@ class Tenant:
     def reservations(self) -> list[dict[str, typing.Any]]:
         """Return the project's reservations in the pool."""
         answer = self._api.ask("GET", "/v1/reservations", self._token)
+        assert answer.status == 200, answer
         found: list[dict[str, typing.Any]] = answer.document["reservations"]
         return found
 

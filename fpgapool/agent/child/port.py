@@ -7,9 +7,11 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import dataclasses
+import logging
 import os
 import selectors
 import socket
+import time
 import typing
 
 from fpgapool.agent.child import certificate as certificates
@@ -28,6 +30,10 @@ from fpgapool.vocabulary import exceptions
 MAX_STRANGERS = 32
 
 _BACKLOG = 64
+# How long nothing is accepted after that has failed, for example because the
+# process has too many files: what connects stays there, and would be tried
+# again at once.
+_ACCEPT_PAUSE_S = 0.05
 
 
 class PortUnavailable(OSError):
@@ -85,6 +91,28 @@ def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
         f"cannot listen for data connections on {address}, "
         f"ports {ports[0]}-{ports[1]}: {problem}"
     )
+
+
+Log: typing.TypeAlias = logging.Logger | logging.LoggerAdapter[logging.Logger]
+
+
+def accepted(
+    listener: socket.socket, what: str, log: Log
+) -> tuple[socket.socket, typing.Any] | None:
+    """Accept a connection.
+
+    :param what: what connects, for the log.
+    :returns: None if nobody is there any more, or after a short while if
+        accepting fails.
+    """
+    try:
+        return listener.accept()
+    except (BlockingIOError, ConnectionAbortedError):
+        return None
+    except OSError as exc:
+        log.warning("accepting %s failed: %s", what, exc)
+        time.sleep(_ACCEPT_PAUSE_S)
+        return None
 
 
 class Refused(exceptions.CodedError):
@@ -159,16 +187,21 @@ class DataPort:
 
     def accept(self, listener: socket.socket) -> None:
         """Accept a connection and serve it in a separate thread."""
-        try:
-            sock, address = listener.accept()
-        except OSError as exc:
-            self._log.warning("accepting a client failed: %s", exc)
+        found = accepted(listener, "a client", self._log)
+        if found is None:
             return
+        sock, address = found
         local = listener is self._local
         place = "" if local else address[0]
         # Count it here, not in its thread, to limit the number of threads.
         self._strangers.enter(sock, place)
-        crew.CREW.start("client", self._serve, sock, place, local)
+        try:
+            crew.CREW.start("client", self._serve, sock, place, local)
+        except RuntimeError as exc:
+            # The process may have no more threads.
+            self._log.warning("a client is dropped: %s", exc)
+            self._strangers.leave(sock)
+            sock.close()
 
     def close(self) -> None:
         if self._tcp is not None:
