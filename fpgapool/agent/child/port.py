@@ -30,10 +30,6 @@ from fpgapool.vocabulary import exceptions
 MAX_STRANGERS = 32
 
 _BACKLOG = 64
-# How long nothing is accepted after that has failed, for example because the
-# process has too many files: what connects stays there, and would be tried
-# again at once.
-_ACCEPT_PAUSE_S = 0.05
 
 
 class PortUnavailable(OSError):
@@ -111,7 +107,7 @@ def accepted(
         return None
     except OSError as exc:
         log.warning("accepting %s failed: %s", what, exc)
-        time.sleep(_ACCEPT_PAUSE_S)
+        time.sleep(pending.ACCEPT_PAUSE_S)
         return None
 
 

@@ -13,6 +13,11 @@ from collections.abc import Iterator
 
 from fpgapool.common.monitoring import ratelimit
 
+#: How long a thread accepts nothing after that has failed, for example because
+#: the process has too many files: what connects stays there, and would be
+#: tried again at once.
+ACCEPT_PAUSE_S = 0.05
+
 
 class PendingConnections:
     """Limits the number of unauthenticated connections; thread-safe.
