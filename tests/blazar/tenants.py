@@ -123,8 +123,11 @@ class Tenant:
         }
         self._ask("POST", "/leases", body=body)
 
-    def leased_by_version_2(self, amount: int) -> dict[str, typing.Any]:
-        """Make a lease by version 2 of Blazar's API."""
+    def lease_by_version_2(self, amount: int) -> None:
+        """Ask for a lease by version 2 of Blazar's API.
+
+        :raises RefusedError: if it is refused.
+        """
         body = {
             "name": f"lease-{uuid.uuid4().hex[:8]}",
             "start_date": at(60),
@@ -139,10 +142,7 @@ class Tenant:
             # Version 1 takes it from the token.
             "user_id": self._user_id,
         }
-        made: dict[str, typing.Any] = self._send(
-            "POST", "/v2/leases", body=body
-        )
-        return made
+        self._send("POST", "/v2/leases", body=body)
 
     def delete_by_version_2(self, lease_id: str) -> None:
         """Delete a lease by version 2 of Blazar's API."""
