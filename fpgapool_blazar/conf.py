@@ -25,4 +25,14 @@ whose slots fail. With 0, it does not. Blazar's own user needs the role
 ``admin`` for it.
 """,
     ),
+    cfg.IntOpt(
+        "unfinished_s",
+        default=600,
+        min=60,
+        max=86400,
+        help="""
+If Blazar has not finished a lease in this time, it was stopped meanwhile, and
+what the pool has for the lease is deleted.
+""",
+    ),
 ]

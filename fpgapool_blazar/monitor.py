@@ -8,6 +8,7 @@ import datetime
 from collections.abc import Iterable
 from typing import Any
 
+from blazar import exceptions as blazar_exceptions
 from blazar import status
 from blazar.db import api as db_api
 from blazar.plugins import base
@@ -97,13 +98,8 @@ class SlotMonitor(base.BaseMonitorPlugin):
     def _clean(
         self, api: proxies.Proxy, present: Iterable[sdk.Reservation]
     ) -> None:
-        now = datetime.datetime.now(datetime.UTC)
         for one in present:
-            reservation_id = wishes.reservation_named(one.name)
-            if reservation_id is None:
-                continue
-            known = db_api.reservation_get(reservation_id)
-            if not wishes.is_left_over(one, known, now):
+            if not _is_left_over(one):
                 continue
             LOG.warning(
                 "No lease needs reservation %s of project %s any more: it is"
@@ -111,8 +107,33 @@ class SlotMonitor(base.BaseMonitorPlugin):
                 one.id,
                 one.project_id,
             )
-            with pool.answered():
-                api.delete_reservation(one)
+            try:
+                with pool.answered():
+                    api.delete_reservation(one)
+            except blazar_exceptions.InvalidInput as error:
+                # The others do not wait for it.
+                LOG.error(
+                    "The pool does not delete reservation %s of project %s,"
+                    " which no lease needs, and is asked again later: %s",
+                    one.id,
+                    one.project_id,
+                    error,
+                )
+
+
+def _is_left_over(present: sdk.Reservation) -> bool:
+    reservation_id = wishes.reservation_named(present.name)
+    if reservation_id is None:
+        return False
+    known = db_api.reservation_get(reservation_id)
+    lease = known and db_api.lease_get(known["lease_id"])
+    return wishes.is_left_over(
+        present,
+        known,
+        bool(lease) and lease["status"] != status.lease.CREATING,
+        datetime.datetime.now(datetime.UTC),
+        cfg.CONF[wishes.RESOURCE_TYPE].unfinished_s,
+    )
 
 
 def _is_stable(known: Any) -> bool:

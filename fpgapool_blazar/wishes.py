@@ -32,9 +32,6 @@ _NUMBER = re.compile("[0-9]{1,9}")
 
 _NAME = re.compile("blazar-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
-#: Blazar has noted within this time what it has made; else it was stopped.
-UNFINISHED_S = 600.0
-
 #: States of the pool in which slots that were promised do not work.
 _LACKING = frozenset({reservation.AT_RISK, reservation.FAILED})
 #: Blazar's states of a reservation that is over.
@@ -124,22 +121,31 @@ def changes(
 def is_left_over(
     present: Mapping[str, Any],
     known: Mapping[str, Any] | None,
+    is_made: bool,
     now: datetime.datetime,
+    unfinished_s: float,
 ) -> bool:
     """Tell whether no lease needs a reservation of the pool any more.
 
     :param known: what Blazar knows by its name; None: nothing.
+    :param is_made: whether Blazar has finished the lease.
+    :param unfinished_s: Blazar finishes a lease within this time, or was
+        stopped and never will.
     """
     if present["state"] in reservation.OVER:
         return False
     if known is None:
         return True
-    if known["resource_id"] is None:
-        made = datetime.datetime.fromisoformat(present["created_at"])
-        return (now - made).total_seconds() > UNFINISHED_S
-    # Else somebody has given the name to another one.
-    is_its_own = known["resource_id"] == present["id"]
-    return is_its_own and known["status"] == _DELETED
+    if known["resource_id"] not in (None, present["id"]):
+        # Somebody has given the name to another one.
+        return False
+    if known["resource_id"] is not None:
+        if known["status"] == _DELETED:
+            return True
+        if is_made:
+            return False
+    made = datetime.datetime.fromisoformat(present["created_at"])
+    return (now - made).total_seconds() > unfinished_s
 
 
 def is_lacking(present: Mapping[str, Any] | None) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import typing
 
 from fpgapool.protocol import frames
+from fpgapool.protocol import messages
 from fpgapool.vocabulary import shapes
 
 
@@ -66,9 +67,10 @@ _SHA256 = shapes.matching("[0-9a-f]{64}", "a SHA-256")
 _FROM = shapes.Members({"secret_sha256": _SHA256}, others=True)
 _TO = shapes.Members(
     {
-        "session_id": shapes.text(),
-        "generation": frames.OFFSET,
-        "secret": shapes.text(),
+        # The worker repeats them to its agent.
+        "session_id": messages.HOLDER,
+        "generation": messages.GENERATION,
+        "secret": shapes.text(64, printable=True),
     },
     {
         "certificate_sha256": shapes.nullable(_SHA256),

@@ -14,6 +14,7 @@ import struct
 import typing
 
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import shapes
 
 LENGTH_BYTES = 4
 MAX_MESSAGE_BYTES = frames.MAX_JSON_BYTES
@@ -24,6 +25,14 @@ FRONT_DOOR_VERSION = 1
 Message: typing.TypeAlias = dict[str, typing.Any]
 
 _LENGTH = struct.Struct(">I")
+
+#: The id of a session or group, which names a directory, and its generation.
+#: An agent ends a process that says anything else, so a process accepts
+#: nothing else from its clients, either, if it repeats it.
+HOLDER = shapes.matching(
+    "[0-9A-Za-z][0-9A-Za-z_.:-]{0,63}", "the id of a session or group"
+)
+GENERATION = shapes.integer(0, 2**63 - 1)
 
 
 def encode(message: collections.abc.Mapping[str, object]) -> bytes:

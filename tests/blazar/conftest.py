@@ -12,6 +12,7 @@ import pytest
 from tests.blazar import relay as relays
 from tests.blazar import service
 from tests.harness import cloud as clouds
+from tests.integration import beside
 from tests.integration import server
 from tests.services import mariadb as mariadb_service
 from tests.services import openstack
@@ -43,33 +44,23 @@ def site(
     mariadb: mariadb_service.MariaDB,
 ) -> Iterator[Site]:
     """Give the services."""
-    stack = stacks.Stack(service_workspace, rabbitmq, mariadb)
-    stack.start(["keystone"])
-    accounts = stack.accounts
-    with clouds.Cloud(
-        service_workspace,
-        rabbitmq.transport_url(rabbitmq.create_vhost()),
-        mariadb.database_url(mariadb.create_database()),
-        [clouds.HostPlan("node1", slots=SLOTS)],
-    ) as cloud:
-        api = server.Server(cloud, service_workspace, stack.keystone)
-        api.start()
-        relay = relays.Relay(api.address)
+    hosts = [clouds.HostPlan("node1", slots=SLOTS)]
+    with beside.pool(service_workspace, rabbitmq, mariadb, hosts) as pool:
+        accounts = pool.stack.accounts
+        relay = relays.Relay(pool.api.address)
         accounts.register_endpoint(relay.url)
         accounts.create_service_user("blazar")
         manager = service.Manager(
             service_workspace,
-            stack.keystone,
-            rabbitmq.transport_url(rabbitmq.create_vhost()),
-            mariadb.database_url(mariadb.create_database()),
+            pool.stack.keystone,
+            *beside.urls(rabbitmq, mariadb),
         )
         manager.start()
         blazar = service.Api(service_workspace, manager)
         blazar.start()
         accounts.register_service("blazar", "reservation")
         accounts.register_endpoint(f"{blazar.url}/v1", "reservation")
-        yield Site(api, relay, accounts, stack, manager, blazar)
+        yield Site(pool.api, relay, accounts, pool.stack, manager, blazar)
         blazar.stop()
         manager.stop()
         relay.close()
-        api.kill()

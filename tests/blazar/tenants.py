@@ -9,6 +9,7 @@ import functools
 import typing
 import uuid
 
+from fpgapool_blazar import wishes
 from tests.blazar import conftest
 from tests.blazar import service
 from tests.harness import waiting
@@ -33,12 +34,13 @@ class Tenant:
         project = site.accounts.create_project(name)
         user = site.accounts.create_user(name, project, "member")
         self.project_id = project.id
+        self._user_id = user.id
         self._token = site.accounts.token(user).text
         self._operator = site.accounts.token(site.accounts.admin()).text
         options = site.stack.keystone.auth_options(name, name)
         self._person = service.Person(options)
         self._api = site.api
-        self._ask = functools.partial(site.blazar.ask, token=self._token)
+        self._send = functools.partial(site.blazar.send, token=self._token)
         self.set_quota(quota)
 
     def set_quota(self, slots: int) -> None:
@@ -52,6 +54,9 @@ class Tenant:
         assert answer.status == 200, answer
 
     # Blazar.
+
+    def _ask(self, method: str, path: str, body: object = None) -> typing.Any:
+        return self._send(method, f"/v1{path}", body=body)
 
     def lease(
         self, amount: int, start: str, end: str, accelerator: str = "copy"
@@ -97,9 +102,13 @@ class Tenant:
         return found
 
     def delete_all(self) -> None:
-        """Delete all leases of the project."""
+        """Delete all leases of the project.
+
+        Blazar deletes none that it has half made.
+        """
         for lease in self.leases():
-            self._ask("DELETE", f"/leases/{lease['id']}")
+            if lease["status"] != "CREATING":
+                self._ask("DELETE", f"/leases/{lease['id']}")
 
     def create(self, *reservations: object) -> None:
         """Ask for a lease of several reservations, without a client.
@@ -114,11 +123,37 @@ class Tenant:
         }
         self._ask("POST", "/leases", body=body)
 
+    def lease_by_version_2(self, amount: int) -> None:
+        """Ask for a lease by version 2 of Blazar's API.
+
+        :raises RefusedError: if it is refused.
+        """
+        body = {
+            "name": f"lease-{uuid.uuid4().hex[:8]}",
+            "start_date": at(60),
+            "end_date": at(120),
+            "reservations": [
+                {
+                    "resource_type": wishes.RESOURCE_TYPE,
+                    "accelerator": "copy",
+                    "amount": str(amount),
+                }
+            ],
+            # Version 1 takes it from the token.
+            "user_id": self._user_id,
+        }
+        self._send("POST", "/v2/leases", body=body)
+
+    def delete_by_version_2(self, lease_id: str) -> None:
+        """Delete a lease by version 2 of Blazar's API."""
+        self._send("DELETE", f"/v2/leases/{lease_id}")
+
     # The pool.
 
     def reservations(self) -> list[dict[str, typing.Any]]:
         """Return the project's reservations in the pool."""
         answer = self._api.ask("GET", "/v1/reservations", self._token)
+        assert answer.status == 200, answer
         found: list[dict[str, typing.Any]] = answer.document["reservations"]
         return found
 

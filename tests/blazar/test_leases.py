@@ -15,6 +15,7 @@ import pytest
 
 from fpgapool_blazar import wishes
 from tests.blazar import conftest
+from tests.blazar import relay as relays
 from tests.blazar import tenants
 from tests.harness import waiting
 from tests.services import openstack
@@ -198,23 +199,24 @@ def test_a_lease_whose_reservation_is_gone_lacks_resources(
     assert owner.lease_shown(lease_id)["degraded"]
 
 
+def _later() -> dict[str, str]:
+    """Return the times of a reservation that is made behind Blazar's back."""
+    now = datetime.datetime.now(datetime.UTC)
+    return {
+        name: (now + datetime.timedelta(hours=hours)).isoformat()
+        for hours, name in enumerate(("start_at", "end_at"), start=1)
+    }
+
+
 def test_what_no_lease_needs_is_deleted(
     tenant: Callable[..., tenants.Tenant],
 ) -> None:
     """As after a stop of Blazar; reservations of others stay."""
     owner = tenant()
-    times = {
-        "start_at": (
-            datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
-        ).isoformat(),
-        "end_at": (
-            datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=2)
-        ).isoformat(),
-    }
-    owner.reserve(slots=1, name="mine", **times)
+    owner.reserve(slots=1, name="mine", **_later())
     owner.leased(1, tenants.at(60), tenants.at(120))
     left_over = wishes.name_of(str(uuid.uuid4()))
-    owner.reserve(slots=1, name=left_over, **times)
+    owner.reserve(slots=1, name=left_over, **_later())
     waiting.wait_until(
         lambda: left_over not in {one["name"] for one in owner.live()},
         "what is left over is deleted",
@@ -286,3 +288,64 @@ def test_what_another_reservation_of_the_lease_leaves(
         owner.create(wanted, wanted)
     assert owner.leases() == []
     waiting.wait_until(lambda: owner.live() == [], "nothing is left")
+
+
+def test_what_cannot_be_deleted_keeps_nothing_else(
+    site: conftest.Site, tenant: Callable[..., tenants.Tenant]
+) -> None:
+    """It is told, and tried again."""
+    owner = tenant()
+    site.relay.keeps.add("")
+    for _ in range(3):
+        name = wishes.name_of(str(uuid.uuid4()))
+        owner.reserve(slots=1, name=name, **_later())
+    first, *_ = (one["id"] for one in owner.live())
+    site.relay.keeps = {first}
+    waiting.wait_until(
+        lambda: [one["id"] for one in owner.live()] == [first],
+        lambda: f"only {first} is left of {owner.live()}",
+    )
+    waiting.wait_until(
+        lambda: any(
+            first in line and relays.REFUSED_CODE in line
+            for line in site.manager.log_path.read_text().splitlines()
+        ),
+        "it is told",
+    )
+    site.relay.keeps = set()
+    waiting.wait_until(lambda: owner.live() == [], "it is tried again")
+
+
+def test_a_manager_that_is_killed_within_a_lease(
+    site: conftest.Site, tenant: Callable[..., tenants.Tenant]
+) -> None:
+    """The pool has made the reservation, and Blazar has not noted it."""
+    owner, other = tenant(), tenant()
+    site.relay.lose_answer("POST", site.manager.kill)
+    failed = owner.lease(conftest.SLOTS, tenants.at(60), tenants.at(120))
+    assert failed.status != 0
+    (made,) = owner.live()
+    assert made["slots"] == conftest.SLOTS
+    site.manager.start()
+    (lease,) = owner.leases()
+    assert lease["status"] == "CREATING"
+    waiting.wait_until(
+        lambda: owner.live() == [],
+        lambda: f"nothing is left of {owner.live()}",
+        tenants.MINUTES_LIMIT_S,
+    )
+    other.leased(conftest.SLOTS, tenants.at(60), tenants.at(120))
+
+
+def test_version_2_of_the_api(tenant: Callable[..., tenants.Tenant]) -> None:
+    """Blazar 18 makes and deletes the lease, but can show none by it."""
+    owner = tenant()
+    with pytest.raises(openstack.RefusedError, match="reservations"):
+        owner.lease_by_version_2(1)
+    (lease,) = owner.leases()
+    (kept,) = owner.live()
+    (shown,) = lease["reservations"]
+    assert (lease["status"], kept["slots"]) == ("PENDING", 1)
+    assert shown["resource_id"] == kept["id"]
+    owner.delete_by_version_2(lease["id"])
+    assert owner.live() == []

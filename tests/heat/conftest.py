@@ -11,12 +11,12 @@ import pytest
 
 from tests.harness import cloud as clouds
 from tests.heat import engine as engines
+from tests.integration import beside
 from tests.integration import server
 from tests.services import mariadb as mariadb_service
 from tests.services import openstack
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
-from tests.services import stack as stacks
 
 SLOTS = 2
 
@@ -40,26 +40,17 @@ def site(
     mariadb: mariadb_service.MariaDB,
 ) -> Iterator[Site]:
     """Give the services."""
-    stack = stacks.Stack(service_workspace, rabbitmq, mariadb)
-    stack.start(["keystone"])
-    accounts = stack.accounts
-    with clouds.Cloud(
-        service_workspace,
-        rabbitmq.transport_url(rabbitmq.create_vhost()),
-        mariadb.database_url(mariadb.create_database()),
-        [clouds.HostPlan("node1", slots=SLOTS)],
-    ) as cloud:
-        api = server.Server(cloud, service_workspace, stack.keystone)
-        api.start()
-        accounts.register_endpoint(f"http://{api.address}")
+    hosts = [clouds.HostPlan("node1", slots=SLOTS)]
+    with beside.pool(service_workspace, rabbitmq, mariadb, hosts) as pool:
+        accounts = pool.stack.accounts
+        accounts.register_endpoint(f"http://{pool.api.address}")
         accounts.create_service_user("heat")
         project = accounts.create_project("heat-a")
         operator = accounts.create_user("heat-operator", project, "admin")
         engine = engines.Engine(
             service_workspace,
-            stack.keystone,
-            rabbitmq.transport_url(rabbitmq.create_vhost()),
-            mariadb.database_url(mariadb.create_database()),
+            pool.stack.keystone,
+            *beside.urls(rabbitmq, mariadb),
         )
         engine.start()
         heat = engines.Api(service_workspace, engine)
@@ -68,7 +59,6 @@ def site(
         accounts.register_endpoint(
             f"{heat.url}/v1/%(tenant_id)s", "orchestration"
         )
-        yield Site(api, accounts, operator, heat)
+        yield Site(pool.api, accounts, operator, heat)
         heat.stop()
         engine.stop()
-        api.kill()

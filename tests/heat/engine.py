@@ -4,41 +4,30 @@
 
 from __future__ import annotations
 
-import subprocess
 import typing
 
-import requests
-
+from tests.integration import beside
 from tests.services import keystone as keystone_service
 from tests.services import openstack
 from tests.services import process
 
-VENV = openstack.ROOT / ".venv-heat"
+SERVICE = "heat"
 #: What the manual says of ``plugin_dirs``.
 RESOURCES = openstack.ROOT / "fpgapool_heat"
-_READY = "Starting engine_worker"
 _KEY_CHARACTERS = 32
-_PROBE_LIMIT_S = 5.0
-_PREPARE_LIMIT_S = 300.0
-_LIMIT_S = 60.0
 
 
-def program(name: str) -> str:
-    """Find a program of Heat's environment.
-
-    :raises ServiceError: if the environment is not complete.
-    """
-    if not (VENV / ".installed").exists():
-        raise process.ServiceError(f"{VENV} lacks Heat: run 'make heat-venv'")
-    return str(VENV / "bin" / name)
-
-
-class Engine(process.Service):
+class Engine(beside.Worker):
     """The part that makes what templates name.
 
     :param workspace: where it lives and who cleans up after it.
     :param keystone: where the service's user ``heat`` is known.
     """
+
+    SERVICE = SERVICE
+    NAME = "heat-engine"
+    PREPARE = ("heat-manage", "db_sync")
+    READY = "Starting engine_worker"
 
     def __init__(
         self,
@@ -47,11 +36,10 @@ class Engine(process.Service):
         transport_url: str,
         database_url: str,
     ) -> None:
-        super().__init__("heat-engine", workspace)
-        self.config_path = self.directory / "heat.conf"
         user = keystone.auth_options("heat", openstack.SERVICE_PROJECT)
-        openstack.write_config(
-            self.config_path,
+        paste = beside.environment(SERVICE) / "etc/heat/api-paste.ini"
+        super().__init__(
+            workspace,
             {
                 "DEFAULT": {
                     "transport_url": transport_url,
@@ -64,86 +52,24 @@ class Engine(process.Service):
                 "keystone_authtoken": keystone.authtoken_options("heat"),
                 "trustee": {"auth_type": "password", **user},
                 "clients_keystone": {"auth_uri": keystone.auth_url},
-                "paste_deploy": {
-                    "api_paste_config": VENV / "etc/heat/api-paste.ini",
-                    "flavor": "",
-                },
+                "paste_deploy": {"api_paste_config": paste, "flavor": ""},
             },
         )
 
-    def command(self) -> list[str]:
-        """Return the command line."""
-        return [program("heat-engine"), f"--config-file={self.config_path}"]
 
-    def environment(self) -> dict[str, str]:
-        """Return the whole environment."""
-        return {**super().environment(), "HOME": str(self.directory)}
+class Api(beside.Api):
+    """The part that users talk to."""
 
-    def ports(self) -> tuple[int, ...]:
-        """Return the TCP ports that it listens on: none."""
-        return ()
-
-    def start(self) -> None:
-        """Make the tables if they are missing, and start.
-
-        :raises ServiceError: if it fails to.
-        """
-        with self.log_path.open("ab") as log:
-            subprocess.run(
-                [
-                    program("heat-manage"),
-                    f"--config-file={self.config_path}",
-                    "db_sync",
-                ],
-                env=self.environment(),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                timeout=_PREPARE_LIMIT_S,
-                check=True,
-            )
-        super().start()
-
-    def is_ready(self) -> bool:
-        """Tell whether it takes requests of the API."""
-        return _READY in self.log_path.read_text()
-
-
-class Api(process.Service):
-    """The part that users talk to.
-
-    :param workspace: where it lives and who cleans up after it.
-    """
-
-    def __init__(self, workspace: process.Keeper, engine: Engine) -> None:
-        super().__init__("heat-api", workspace)
-        self._engine = engine
-        self._session = openstack.web_session()
-        self.port = workspace.port("heat-api")
-        self.url = f"http://{process.LOOPBACK}:{self.port}"
+    SERVICE = SERVICE
+    ANSWERS = range(400)
 
     def command(self) -> list[str]:
         """Return the command line."""
         return [
-            *(program("heat-wsgi-api"), "-b", process.LOOPBACK),
+            *(self.program("heat-wsgi-api"), "-b", process.LOOPBACK),
             *("-p", str(self.port), "--"),
-            f"--config-file={self._engine.config_path}",
+            f"--config-file={self._config_path}",
         ]
-
-    def environment(self) -> dict[str, str]:
-        """Return the whole environment."""
-        return {**super().environment(), "HOME": str(self.directory)}
-
-    def ports(self) -> tuple[int, ...]:
-        """Return the TCP ports that the server listens on."""
-        return (self.port,)
-
-    def is_ready(self) -> bool:
-        """Tell whether it answers."""
-        try:
-            answer = self._session.get(self.url, timeout=_PROBE_LIMIT_S)
-        except requests.RequestException:
-            return False
-        return answer.status_code < 400
 
     def ask(
         self,
@@ -152,19 +78,6 @@ class Api(process.Service):
         token: openstack.Token,
         body: object = None,
     ) -> typing.Any:
-        """Send a request about the project of a token.
-
-        :returns: what JSON is answered; None without.
-        :raises RefusedError: if it is refused.
-        """
-        answer = self._session.request(
-            method,
-            f"{self.url}/v1/{token.project_id}{path}",
-            headers=token.headers(),
-            json=body,
-            timeout=_LIMIT_S,
-        )
-        if answer.status_code >= 400:
-            raise openstack.RefusedError(answer)
-        is_json = "json" in answer.headers.get("Content-Type", "")
-        return answer.json() if is_json else None
+        """Send a request about the project of a token; see :meth:`send`."""
+        path = f"/v1/{token.project_id}{path}"
+        return self.send(method, path, token.text, body)

@@ -14,12 +14,12 @@ from selenium import webdriver
 from tests.harness import cloud as clouds
 from tests.horizon import dashboard
 from tests.horizon import page as pages
+from tests.integration import beside
 from tests.integration import server
 from tests.services import mariadb as mariadb_service
 from tests.services import openstack
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
-from tests.services import stack as stacks
 from tests.ui import browser
 
 #: More than a page.
@@ -73,24 +73,17 @@ def site(
     mariadb: mariadb_service.MariaDB,
 ) -> Iterator[Site]:
     """Give the services."""
-    stack = stacks.Stack(service_workspace, rabbitmq, mariadb)
-    stack.start(["keystone"])
-    with clouds.Cloud(
-        service_workspace,
-        rabbitmq.transport_url(rabbitmq.create_vhost()),
-        mariadb.database_url(mariadb.create_database()),
-        HOSTS,
-        options=_OPTIONS,
-    ) as cloud:
-        api = server.Server(cloud, service_workspace, stack.keystone)
-        api.start()
-        stack.accounts.register_endpoint(f"http://{api.address}")
-        personas = stack.accounts.create_personas("horizon")
-        horizon = dashboard.Horizon(service_workspace, stack.keystone.auth_url)
+    with beside.pool(
+        service_workspace, rabbitmq, mariadb, HOSTS, _OPTIONS
+    ) as pool:
+        accounts = pool.stack.accounts
+        accounts.register_endpoint(f"http://{pool.api.address}")
+        personas = accounts.create_personas("horizon")
+        auth_url = pool.stack.keystone.auth_url
+        horizon = dashboard.Horizon(service_workspace, auth_url)
         horizon.start()
-        yield Site(cloud, api, stack.accounts, personas, horizon)
+        yield Site(pool.cloud, pool.api, accounts, personas, horizon)
         horizon.stop()
-        api.kill()
 
 
 @pytest.fixture

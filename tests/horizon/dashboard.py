@@ -8,10 +8,11 @@ import pathlib
 import shutil
 import subprocess
 
+from tests.integration import beside
 from tests.services import openstack
 from tests.services import process
 
-VENV = openstack.ROOT / ".venv-horizon"
+SERVICE = "horizon"
 PANELS = openstack.ROOT / "fpgapool_dashboard"
 
 #: What operators copy, in the words of the manual.
@@ -43,7 +44,7 @@ LOGGING = {{
 """
 
 
-class Horizon(process.Service):
+class Horizon(beside.Part):
     """The dashboard, under Django's own web server.
 
     It is a copy of the installed one: operators put files in there.
@@ -52,20 +53,19 @@ class Horizon(process.Service):
     :param auth_url: where users log in.
     """
 
+    SERVICE = SERVICE
+
     def __init__(self, workspace: process.Keeper, auth_url: str) -> None:
-        super().__init__("horizon", workspace)
-        self._python = VENV / "bin" / "python"
-        if not (VENV / ".installed").exists():
-            raise process.ServiceError(
-                f"{VENV} lacks Horizon: run 'make horizon-venv'"
-            )
+        super().__init__(SERVICE, workspace)
         self.port = workspace.port("horizon")
         self.url = f"http://{process.LOOPBACK}:{self.port}"
         self._install(auth_url)
 
     def _install(self, auth_url: str) -> None:
         """Copy what doc/source/install/horizon.rst tells."""
-        (installed,) = VENV.glob("lib/*/site-packages/openstack_dashboard")
+        (installed,) = beside.environment(SERVICE).glob(
+            "lib/*/site-packages/openstack_dashboard"
+        )
         target = self.directory / "openstack_dashboard"
         shutil.copytree(installed, target)
         local = target / "local"
@@ -89,8 +89,8 @@ class Horizon(process.Service):
         return self._django("runserver", *options, address)
 
     def _django(self, *arguments: str) -> list[str]:
-        python = str(self._python)
-        return [python, "-W", "ignore", "-m", "django", *arguments]
+        python = (self.program("python"), "-W", "ignore")
+        return [*python, "-m", "django", *arguments]
 
     def manage(self, *arguments: str) -> str:
         """Run a command of Django, and return what it prints.
@@ -109,7 +109,6 @@ class Horizon(process.Service):
         """Return the whole environment."""
         return {
             **super().environment(),
-            "HOME": str(self.directory),
             "PYTHONPATH": str(self.directory),
             "DJANGO_SETTINGS_MODULE": "openstack_dashboard.settings",
         }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the old release made, and each later step must leave as it is."""
+"""What releases made, and each later step must leave as it is."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typing
 from collections.abc import Mapping
 
 from fpgapool.bitstreams import signatures
+from fpgapool.vocabulary import states
 from tests.chaos import grouptasks
 from tests.chaos import jobs
 from tests.chaos import pool as chaos_pool
@@ -22,6 +23,10 @@ _REASON = "kept for the end"
 _SEALED = "sealed"
 _DRAFT = "draft"
 _KEPT_GROUP = "kept-group"
+_SET_GROUP = "set-group"
+_FAILED_GROUP = "failed-group"
+#: How many slots come at the same time.
+_FIRST_SLOTS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Resources:
         #: The ids of groups that clients use, by their names.
         self.groups: dict[str, str] = {}
         self._waiting: list[str] = []
+        self._all_or_none: dict[str, str] = {}
 
     def _ask(
         self,
@@ -86,6 +92,71 @@ class Resources:
             self.groups[name] = self._make_group(name, accelerator)
         self._make_group(_KEPT_GROUP, "copy", most=1)
         self._make_waiting()
+
+    def make_sets(self) -> None:
+        """Make groups whose first slots come all at once, or never.
+
+        Only the present release can. The old one takes them for ordinary
+        groups, without a word, and must keep what the present one has noted.
+        """
+        for name, state, members in (
+            (
+                _SET_GROUP,
+                states.GROUP_ACTIVE,
+                {
+                    "accelerator": "copy",
+                    "size": _FIRST_SLOTS,
+                    "min_size": _FIRST_SLOTS,
+                    "max_size": _FIRST_SLOTS,
+                },
+            ),
+            (
+                _FAILED_GROUP,
+                states.GROUP_FAILED,
+                # The shelf's board is out of use.
+                {"accelerator": _SEALED, "size": 1, "wait_timeout_s": 1},
+            ),
+        ):
+            wanted = {"name": name, "all_or_none": True, **members}
+            answer = self._ask(
+                "POST", "/v1/groups", {"group": wanted}, self._people.token
+            )
+            path = f"/v1/groups/{answer['group']['id']}"
+            self._all_or_none[name] = path
+            self._await_group(path, state)
+            self._keep(
+                path,
+                "group",
+                *("name", "accelerator", "project_id"),
+                *("size", "min_size", "max_size"),
+            )
+
+    def _await_group(self, path: str, state: str) -> None:
+        def found() -> typing.Any:
+            return self._ask("GET", path)["group"]
+
+        waiting.wait_until(
+            lambda: found()["state"] == state,
+            lambda: f"{state}: {found()}",
+        )
+
+    def end_sets(self) -> list[str]:
+        """End those groups, with the present release.
+
+        :returns: what is wrong.
+        """
+        shown = {
+            name: self._ask("GET", path)["group"]
+            for name, path in self._all_or_none.items()
+        }
+        self._await_group(self._all_or_none[_SET_GROUP], states.GROUP_ACTIVE)
+        for path in self._all_or_none.values():
+            self._ask("DELETE", path)
+        return [
+            f"{name} is no more all or none: {group}"
+            for name, group in shown.items()
+            if not group["all_or_none"]
+        ]
 
     def _make_quota(self) -> None:
         path = f"/v1/quotas/{self._people.other_project_id}"

@@ -163,6 +163,7 @@ class Run:
         with self._load():
             self._step("with the old release", lambda: None)
             self._upgrade()
+            self._step("groups all or none", self.resources.make_sets)
             self._go_back()
             self._exchange_kinds("again: ", processes.PRESENT)
         self._finish()
@@ -348,7 +349,7 @@ class Run:
 
     def _finish(self) -> None:
         """Bring everything to its end, and compare who says what."""
-        for problem in self.resources.end():
+        for problem in (*self.resources.end_sets(), *self.resources.end()):
             self._problem(problem)
         try:
             self.pool.check_consistent(live=0, limit_s=chaos_run.QUIET_LIMIT_S)

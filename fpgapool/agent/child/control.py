@@ -13,6 +13,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from fpgapool.agent.child import port
 from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -138,12 +139,10 @@ class Newest:
 
     def accept(self, listener: socket.socket) -> None:
         """Accept an agent and read its requests in a separate thread."""
-        try:
-            sock, _ = listener.accept()
-        except OSError as exc:
-            LOG.warning("accepting an agent failed: %s", exc)
+        found = port.accepted(listener, "an agent", LOG)
+        if found is None:
             return
-        agent = Agent(sock)
+        agent = Agent(found[0])
         self.call(lambda: self._adopt(agent))
         threading.Thread(
             target=self._serve, args=(agent,), name="agent", daemon=True

@@ -7,9 +7,11 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import dataclasses
+import logging
 import os
 import selectors
 import socket
+import time
 import typing
 
 from fpgapool.agent.child import certificate as certificates
@@ -87,6 +89,28 @@ def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     )
 
 
+Log: typing.TypeAlias = logging.Logger | logging.LoggerAdapter[logging.Logger]
+
+
+def accepted(
+    listener: socket.socket, what: str, log: Log
+) -> tuple[socket.socket, typing.Any] | None:
+    """Accept a connection.
+
+    :param what: what connects, for the log.
+    :returns: None if nobody is there any more, or after a short while if
+        accepting fails.
+    """
+    try:
+        return listener.accept()
+    except (BlockingIOError, ConnectionAbortedError):
+        return None
+    except OSError as exc:
+        log.warning("accepting %s failed: %s", what, exc)
+        time.sleep(pending.ACCEPT_PAUSE_S)
+        return None
+
+
 class Refused(exceptions.CodedError):
     """A client is refused."""
 
@@ -100,12 +124,23 @@ Serve: typing.TypeAlias = collections.abc.Callable[
 ]
 
 
+class Early(typing.Protocol):
+    """Makes clients wait whose session the agent has not announced yet."""
+
+    def expect(
+        self, hello: typing.Any, is_there: collections.abc.Callable[[], bool]
+    ) -> None:
+        """Wait briefly for a session, but only while the client is there."""
+
+    def look_again(self) -> None:
+        """Make each :meth:`expect` ask whether its client is there."""
+
+
 @dataclasses.dataclass(eq=False)
 class DataPort:
     """Accepts clients on a Unix socket and, if configured, on TCP.
 
-    :param expect: called with the HELLO; waits briefly for a session or group
-        that the agent has not announced yet.
+    :param early: where clients wait that come too early, if they may.
     :raises OSError: if a socket cannot be created.
     """
 
@@ -113,11 +148,13 @@ class DataPort:
     serve: Serve
     certificate: certificates.Certificate | None
     parse: collections.abc.Callable[[dict[str, typing.Any]], typing.Any]
-    expect: collections.abc.Callable[[typing.Any], None] | None = None
+    early: Early | None = None
 
     def __post_init__(self) -> None:
         self._log = ratelimit.RateLimitedLog(__name__)
-        self._strangers = pending.PendingConnections(MAX_STRANGERS)
+        self._strangers = pending.PendingConnections(
+            MAX_STRANGERS, self._let_go
+        )
         self._local = listen_unix(self.settings.data_socket)
         self._tcp = None
         if self.settings.data_address is not None:
@@ -146,16 +183,21 @@ class DataPort:
 
     def accept(self, listener: socket.socket) -> None:
         """Accept a connection and serve it in a separate thread."""
-        try:
-            sock, address = listener.accept()
-        except OSError as exc:
-            self._log.warning("accepting a client failed: %s", exc)
+        found = accepted(listener, "a client", self._log)
+        if found is None:
             return
+        sock, address = found
         local = listener is self._local
         place = "" if local else address[0]
         # Count it here, not in its thread, to limit the number of threads.
         self._strangers.enter(sock, place)
-        crew.CREW.start("client", self._serve, sock, place, local)
+        try:
+            crew.CREW.start("client", self._serve, sock, place, local)
+        except RuntimeError as exc:
+            # The process may have no more threads.
+            self._log.warning("a client is dropped: %s", exc)
+            self._strangers.leave(sock)
+            sock.close()
 
     def close(self) -> None:
         if self._tcp is not None:
@@ -168,8 +210,10 @@ class DataPort:
             try:
                 channel = self._identify(sock, local)
                 hello = self._recv_hello(channel)
-                if self.expect is not None:
-                    self.expect(hello)
+                if self.early is not None:
+                    self.early.expect(hello, lambda: sock in self._strangers)
+                if sock not in self._strangers:
+                    raise channels.ChannelClosed("too many others have come")
             finally:
                 self._strangers.leave(sock)
             self.serve(hello, channel, local)
@@ -196,6 +240,10 @@ class DataPort:
                 self._turn_away(
                     channel, place, codes.INTERNAL_ERROR, "internal error"
                 )
+
+    def _let_go(self) -> None:
+        if self.early is not None:
+            self.early.look_again()
 
     def _turn_away(
         self, channel: channels.Channel, place: str, code: str, message: str

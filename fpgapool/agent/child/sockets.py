@@ -20,8 +20,7 @@ class Sockets:
     """The control socket and the data port, with its certificate.
 
     :param serve: serves clients that have identified themselves.
-    :param expect: called with the HELLO; waits briefly for a session or group
-        that the agent has not announced yet.
+    :param early: where clients wait that come too early, if they may.
     :ivar tcp_port: number of the TCP port, or None without TCP.
     """
 
@@ -31,7 +30,7 @@ class Sockets:
         agents: control.Newest,
         serve: port.Serve,
         parse: Callable[[dict[str, typing.Any]], typing.Any],
-        expect: Callable[[typing.Any], None] | None = None,
+        early: port.Early | None = None,
     ) -> None:
         self._certificate = (
             certificates.Certificate()
@@ -39,7 +38,7 @@ class Sockets:
             else None
         )
         self._port = port.DataPort(
-            settings, serve, self._certificate, parse, expect
+            settings, serve, self._certificate, parse, early
         )
         self.tcp_port = self._port.tcp_port
         self._agents = agents

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from fpgapool import objects
 from fpgapool.agent.slots import orders
+from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import shapes
@@ -120,8 +121,6 @@ _all_but_bytes = operator.attrgetter(
 )
 
 
-#: A generation as workers and desks report it.
-GENERATION = shapes.integer(0, 2**63 - 1)
 #: What they have counted.
 COUNT = shapes.integer(0, 2**60)
 #: The hash of a certificate.
@@ -129,17 +128,13 @@ CERTIFICATE = shapes.nullable(shapes.text(64, printable=True))
 #: A code, as databases store it.
 CODE = shapes.text(64, printable=True)
 _NAME = shapes.nullable(shapes.text(255, printable=True))
-# A group's id names a directory.
-_HOLDER = shapes.matching(
-    "[0-9A-Za-z][0-9A-Za-z_.:-]{0,63}", "the id of a session or group"
-)
 # By the wall clock; databases take any such time.
 _TIME = shapes.number(0, 10**10)
 _RESULT = shapes.nullable(
     shapes.Members(
         {
-            "session_id": _HOLDER,
-            "generation": GENERATION,
+            "session_id": messages.HOLDER,
+            "generation": messages.GENERATION,
             "state": shapes.one_of(states.RESULTS),
             "code": CODE,
             "message": shapes.legible(1000),
@@ -154,9 +149,9 @@ _RESULT = shapes.nullable(
 _SHAPE = shapes.Members(
     {
         "state": shapes.one_of(states.SLOT_MOVES),
-        "session_id": shapes.nullable(_HOLDER),
-        "generation": shapes.nullable(GENERATION),
-        "seen_generation": GENERATION,
+        "session_id": shapes.nullable(messages.HOLDER),
+        "generation": shapes.nullable(messages.GENERATION),
+        "seen_generation": messages.GENERATION,
         "project_id": _NAME,
         "programmed": _NAME,
         "input_bytes": COUNT,
@@ -177,7 +172,7 @@ _SHAPE = shapes.Members(
         "programming": shapes.nullable(
             shapes.Members(
                 {
-                    "generation": GENERATION,
+                    "generation": messages.GENERATION,
                     "began_at": _TIME,
                     "ended_at": _TIME,
                 },

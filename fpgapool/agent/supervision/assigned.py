@@ -20,6 +20,7 @@ from oslo_log import log as logging
 from fpgapool import objects
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import slot
+from fpgapool.protocol import messages
 from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
@@ -29,13 +30,13 @@ _FILE_BYTES = 4096
 _TEXT = shapes.nullable(shapes.text())
 _SHAPE = shapes.Members(
     {
-        "generation": slot.GENERATION,
+        "generation": messages.GENERATION,
         "session_id": _TEXT,
         "project_id": _TEXT,
         "is_member": shapes.flag,
         "run": shapes.text(),
     },
-    {"previous_generation": slot.GENERATION, "previous_session_id": _TEXT},
+    {"previous_generation": messages.GENERATION, "previous_session_id": _TEXT},
 )
 
 

@@ -55,7 +55,7 @@ _STATUS = shapes.Members(
                 {
                     "device": shapes.text(255),
                     "slot": shapes.integer(0),
-                    "generation": slot.GENERATION,
+                    "generation": messages.GENERATION,
                     "state": slot.CODE,
                 },
                 others=True,

@@ -73,20 +73,20 @@ _ONCE = (_HOLD, _PREPARED, _UNREAD)
 _EVENTS = {
     _PREPARED: shapes.Members(
         {
-            "generation": slot.GENERATION,
+            "generation": messages.GENERATION,
             "secret": shapes.matching("([0-9a-f]{64})?", "a secret"),
         },
         others=True,
     ),
     "desk_wanted": shapes.Members(
-        {"generation": slot.GENERATION}, others=True
+        {"generation": messages.GENERATION}, others=True
     ),
     "next_wanted": shapes.Members(
         {
             "number": shapes.integer(0, 2**63 - 1),
-            "generation": slot.GENERATION,
-            "session_id": shapes.text(),
-            "next_generation": slot.GENERATION,
+            "generation": messages.GENERATION,
+            "session_id": messages.HOLDER,
+            "next_generation": messages.GENERATION,
         },
         others=True,
     ),
@@ -209,6 +209,8 @@ class _WorkerProcess(children.Child):
     :ivar may: how often it may still do what it does only after an order.
     :ivar holds: whether its last status has a holder.
     :ivar desk_due_s: when it may get the next connection to its desk.
+    :ivar ask_next: asks again for a connection to the next stage's worker,
+        which it did before it had answered the last one.
     :ivar reported_idle: whether, since the last status request, it has
         reported without a request that it is idle.
     """
@@ -228,6 +230,7 @@ class _WorkerProcess(children.Child):
     desk_due_s: float = 0.0
     next_due_s: float = 0.0
     dials_next: bool = False
+    ask_next: Callable[[], None] | None = None
     reported_idle: bool = False
 
     def spend(self, what: str) -> None:
@@ -489,6 +492,7 @@ class Workers(children.Keeper[_WorkerProcess]):
 
     def _hung_up(self, child: _WorkerProcess) -> None:
         self._close_fds(child)
+        child.ask_next = None
         self._emit(child.key, table.SlotTable.worker_disconnected)
 
     def _died(self, child: _WorkerProcess, how: str | None) -> None:
@@ -520,8 +524,13 @@ class Workers(children.Keeper[_WorkerProcess]):
         self, child: _WorkerProcess, answer: messages.Message
     ) -> None:
         request = child.link.requests.pop(answer["id"], None)
-        if request is not None and not answer["ok"]:
+        if request is None:
+            return
+        if not answer["ok"]:
             self._refused(child, request, **answer["error"])
+        if request.operation == "next" and child.ask_next is not None:
+            ask, child.ask_next = child.ask_next, None
+            ask()
 
     def _take_event(
         self, child: _WorkerProcess, event: str, members: messages.Message
@@ -559,9 +568,7 @@ class Workers(children.Keeper[_WorkerProcess]):
 
     def _connect_member(self, child: _WorkerProcess, generation: int) -> None:
         """Pass a member a connection to its desk, or tell it there is none."""
-        if any(
-            one.operation == "desk" for one in child.link.requests.values()
-        ):
+        if self._owes(child, "desk"):
             # The answer is on its way.
             return
         sock, now = None, self._loop.now()
@@ -577,6 +584,12 @@ class Workers(children.Keeper[_WorkerProcess]):
             [] if sock is None else [sock.detach()],
         )
 
+    @staticmethod
+    def _owes(child: _WorkerProcess, operation: str) -> bool:
+        """Whether the worker has not answered a request of this kind."""
+        asked = child.link.requests.values()
+        return any(one.operation == operation for one in asked)
+
     def _connect_next(
         self,
         child: _WorkerProcess,
@@ -587,6 +600,17 @@ class Workers(children.Keeper[_WorkerProcess]):
         **_others: object,
     ) -> None:
         """Pass a worker a connection to the next stage of its chain."""
+        if self._owes(child, "next"):
+            # Each may be a descriptor, which stays here until it is read.
+            child.ask_next = functools.partial(
+                self._connect_next,
+                child,
+                number,
+                generation,
+                session_id,
+                next_generation,
+            )
+            return
         given, now, run = child.assigned, self._loop.now(), child.run
 
         def answer(sock: socket.socket | None) -> None:

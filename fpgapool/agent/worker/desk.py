@@ -173,14 +173,27 @@ class SessionServer:
         self._attach(session, hello, keyring, channel, first)
         receiving.serve(session, channel)
 
-    def expect(self, hello: hellos.Hello) -> None:
+    def expect(
+        self,
+        hello: hellos.Hello,
+        is_there: collections.abc.Callable[[], bool],
+    ) -> None:
         """If the client connects before the order arrives, wait briefly."""
         if hello.secret is None:
             return
         with self._armed:
             self._armed.wait_for(
-                lambda: hello.generation <= self._newest_generation, EARLY_S
+                lambda: (
+                    hello.generation <= self._newest_generation
+                    or not is_there()
+                ),
+                EARLY_S,
             )
+
+    def look_again(self) -> None:
+        """Let go who waits in :meth:`expect` and is not there any more."""
+        with self._armed:
+            self._armed.notify_all()
 
     def _admit(self, hello: hellos.Hello) -> tuple[hellos.Keyring, bool]:
         with self._lock:

@@ -110,7 +110,7 @@ class Worker:
             self._newest,
             self._desk.serve,
             hellos.parse,
-            self._desk.expect,
+            self._desk,
         )
 
     @property

@@ -8,9 +8,15 @@ import collections
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from collections.abc import Iterator
 
 from fpgapool.common.monitoring import ratelimit
+
+#: How long a thread accepts nothing after that has failed, for example because
+#: the process has too many files: what connects stays there, and would be
+#: tried again at once.
+ACCEPT_PAUSE_S = 0.05
 
 
 class PendingConnections:
@@ -19,10 +25,15 @@ class PendingConnections:
     Honest clients authenticate within moments. At the limit, this closes the
     oldest connection of the address that has the most. So a peer that opens
     many connections and sends nothing only loses its own.
+
+    :param on_cut: called after one was closed, in the thread of another one.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(
+        self, limit: int, on_cut: Callable[[], object] = lambda: None
+    ) -> None:
         self._limit = limit
+        self._on_cut = on_cut
         self._log = ratelimit.RateLimitedLog(__name__)
         self._lock = threading.Lock()
         # In the order in which the connections arrived.
@@ -32,6 +43,10 @@ class PendingConnections:
     def __len__(self) -> int:
         with self._lock:
             return len(self._addresses)
+
+    def __contains__(self, sock: socket.socket) -> bool:
+        with self._lock:
+            return sock in self._addresses
 
     def enter(self, sock: socket.socket, address: str) -> None:
         """Add a connection, and close another one if there are too many."""
@@ -49,6 +64,7 @@ class PendingConnections:
             # The thread that serves it notices this and closes it.
             with contextlib.suppress(OSError):
                 cut.shutdown(socket.SHUT_RDWR)
+            self._on_cut()
 
     def leave(self, sock: socket.socket) -> None:
         """Remove a connection that is authenticated or has ended."""

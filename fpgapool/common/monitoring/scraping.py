@@ -7,6 +7,7 @@ from __future__ import annotations
 import socket
 import socketserver
 import ssl
+import time
 import wsgiref.simple_server
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +58,13 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection; its own thread performs the handshake."""
-        sock, address = super().get_request()
+        try:
+            sock, address = super().get_request()
+        except (BlockingIOError, ConnectionAbortedError):
+            raise
+        except OSError:
+            time.sleep(pending.ACCEPT_PAUSE_S)
+            raise
         sock.settimeout(PATIENCE_S)
         if self._certificate is not None:
             sock = self._certificate.current().wrap_socket(

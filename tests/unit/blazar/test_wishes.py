@@ -167,17 +167,26 @@ def _known(**members: Any) -> dict[str, Any]:
             _known(resource_id=None),
             False,
         ),
+        ({}, _known(status="creating"), True),
+        ({"state": reservation.ENDED}, _known(status="creating"), False),
+        (
+            {"created_at": "2026-12-01T08:00:00.000000Z"},
+            _known(status="creating"),
+            False,
+        ),
     ],
     ids=[
         *("no lease", "no lease, runs", "no lease, over"),
         *("leased", "runs", "its lease is over"),
         *("of another one's name", "half made long ago", "is being made"),
+        *("never finished", "never finished, over", "to be finished"),
     ],
 )
 def test_what_is_left_over(
     present: dict[str, Any], known: dict[str, Any] | None, is_left_over: bool
 ) -> None:
-    found = wishes.is_left_over(_present(**present), known, NOW)
+    is_made = known is None or known["status"] != "creating"
+    found = wishes.is_left_over(_present(**present), known, is_made, NOW, 600)
     assert found is is_left_over
 
 

@@ -2,14 +2,17 @@
 
 """Counts, pages and the port on which they are told."""
 
+import errno
 import hashlib
 import http.client
 import math
+import os
 import socket
 import ssl
 import threading
 import types
 import urllib.request
+from unittest import mock
 
 import prometheus_client
 import pytest
@@ -325,3 +328,23 @@ def test_connections_that_say_nothing_keep_nobody_out(
         for one in silent:
             one.close()
         endpoint.stop()
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    ("error", "pauses"),
+    [(errno.EMFILE, 1), (errno.ENOMEM, 1), (errno.EAGAIN, 0)],
+)
+def test_who_cannot_be_accepted_is_tried_later(
+    monkeypatch, error, pauses
+) -> None:
+    """Else the thread would do nothing else."""
+    slept: list[float] = []
+    monkeypatch.setattr(scraping.time, "sleep", slept.append)
+    server = scraping.Server(("127.0.0.1", 0), lambda *_: [])
+    with server, mock.patch.object(server, "socket") as listener:
+        listener.accept.side_effect = OSError(error, os.strerror(error))
+        # As the server does it for each that it finds there.
+        server._handle_request_noblock()
+    server.socket.close()
+    assert len(slept) == pauses

@@ -117,3 +117,29 @@ def test_a_link_that_is_replaced_ends_though_nothing_is_announced(
     served[-1].result(LIMIT_S)
     for one in ends:
         one.close()
+
+
+def test_a_link_that_waits_ends_whichever_fills_meanwhile(
+    threads: futures.ThreadPoolExecutor,
+) -> None:
+    """Two may have waited for the same end; nobody sends over the other."""
+    session: typing.Any = Session()
+    session.filling = True
+    here, there = socket.socketpair()
+    filling, silent = socket.socketpair()
+    channel = channels.PlainChannel(here)
+    served = threads.submit(feeding.serve, session, channel)
+    with session.lock:
+        session.links.incoming.channel = channels.PlainChannel(filling)
+        session.condition.notify_all()
+    with there, silent, filling:
+        silent.settimeout(LIMIT_S)
+        assert silent.recv(1) == b""
+        with session.lock:
+            session.filling = False
+            session.condition.notify_all()
+        assert receive(there) == (frames.OPENED, {"offset": 7})
+        with session.lock:
+            session.links.incoming.drop()
+            session.condition.notify_all()
+        served.result(LIMIT_S)

@@ -49,10 +49,15 @@ def _admit(session: sessions.DataSession, channel: channels.Channel) -> int:
     """Use a link instead of an earlier one; return where it must start."""
     incoming = session.links.incoming
     with session.lock:
-        incoming.hang_up()
+
+        def is_free() -> bool:
+            # While this one waits, another one may have begun.
+            incoming.hang_up()
+            return session.stopping or not session.filling
+
+        session.wait_for_run(is_free)
         # The earlier one's thread may wait for a piece.
         session.condition.notify_all()
-        session.wait_for_run(lambda: session.stopping or not session.filling)
         if session.stopping or session.ended or session.channel is None:
             raise ports.Refused(
                 codes.SESSION_NOT_READY, "the session has no connection"

@@ -206,31 +206,40 @@ class Outward:
         return self._session.stopping or self._session.ended
 
     def _run(self) -> None:
-        failing: links.Target | None = None
+        tried: links.Target | None = None
         since_s = pause_s = 0.0
         while (found := self._next_target()) is not None:
             target, begun = found
-            if target != failing:
-                failing, since_s = target, time.monotonic()
-                pause_s = _FIRST_PAUSE_S
+            began_s = time.monotonic()
+            if target != tried:
+                tried, since_s, pause_s = target, began_s, _FIRST_PAUSE_S
             try:
                 self._link(target, begun)
-                failing = None
-                continue
+                since_s = time.monotonic()
+                if since_s - began_s > _LONGEST_PAUSE_S:
+                    pause_s = _FIRST_PAUSE_S
             except (OSError, exceptions.CodedError) as exc:
                 LOG.info("no link to the next stage's worker: %s", exc)
                 code, reason = getattr(exc, "code", None), str(exc)
-            if code == codes.TLS_REQUIRED:
-                self._fail(code, reason)
-            elif time.monotonic() - since_s > REACH_S:
-                self._fail(codes.CHAIN_LINK_LOST, reason)
+                if code == codes.TLS_REQUIRED:
+                    self._fail(code, reason)
+                elif time.monotonic() - since_s > REACH_S:
+                    self._fail(codes.CHAIN_LINK_LOST, reason)
             self._pause(target, pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _pause(self, target: links.Target, pause_s: float) -> None:
+        """Wait before the next attempt, also after a link that was lost.
+
+        Else whoever ends each link at once, or names one target after the
+        other, would keep the agents busy.
+        """
+        condition = self._session.condition
         with self._session.lock:
-            self._session.condition.wait_for(
-                lambda: self._is_over or self._target != target, pause_s
+            condition.wait_for(lambda: self._is_over, _FIRST_PAUSE_S)
+            condition.wait_for(
+                lambda: self._is_over or self._target != target,
+                pause_s - _FIRST_PAUSE_S,
             )
 
     def _next_target(self) -> tuple[links.Target, int] | None:
@@ -391,7 +400,8 @@ def _position(channel: channels.Channel, deadline_s: float | None) -> int:
     )
     if header.type == frames.OPENED:
         return links.start_bytes(document)
-    raise exceptions.CodedError(
-        str(document.get("code", codes.PROTOCOL_ERROR)),
-        str(document.get("message", "")),
-    )
+    # Its message stays there: it may be of any length, and say anything.
+    known = str(document.get("code"))
+    if known not in codes.ERRORS:
+        known = codes.PROTOCOL_ERROR
+    raise channels.ChannelClosed(f"it refuses the link: {known}")
