@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from fpgapool.agent.child import memory
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_open() -> Iterator[None]:
@@ -19,3 +21,9 @@ def _nothing_is_left_open() -> Iterator[None]:
     # What is left is mostly what modules keep. Each later collection would go
     # through it again, a fifth of a second for every file.
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _memory_is_not_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of a later test would exit after its first session."""
+    monkeypatch.setattr(memory, "_is_spent", False)
