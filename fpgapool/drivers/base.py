@@ -39,9 +39,14 @@ class DriverError(exceptions.CodedError):
     """A driver cannot perform an operation."""
 
 
+#: Agents keep so much of a message. One that holds a whole input would not fit
+#: into what a worker may send.
+_LONGEST = 1000
+
+
 def one_line(text: str) -> str:
-    """Return the message of a driver or its runtime as a single line."""
-    return " ".join(text.split())
+    """Return the beginning of a message of a driver or core, on one line."""
+    return " ".join(text[:_LONGEST].split())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

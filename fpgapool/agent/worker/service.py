@@ -384,10 +384,10 @@ class Worker:
             self._driver.scrub(self._settings.device, self._settings.slot)
         except Exception as exc:
             if getattr(exc, "code", None) == codes.PROCESS_SPENT:
-                spent = str(exc)
+                spent = drivers.one_line(str(exc))
             else:
                 LOG.exception("scrubbing failed: the slot is faulty")
-                fault = f"{type(exc).__name__}: {exc}"
+                fault = drivers.one_line(f"{type(exc).__name__}: {exc}")
         self.post(
             state.Scrubbed(
                 order.generation,

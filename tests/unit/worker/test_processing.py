@@ -91,6 +91,22 @@ def test_a_core_without_memory_ends_its_session(processor, monkeypatch):
     assert caught.value.code == codes.OUT_OF_MEMORY
 
 
+def test_only_the_beginning_of_what_a_core_says_is_told(
+    processor, monkeypatch
+):
+    """An agent drops a worker that says more than fits."""
+
+    def refuse(*_arguments, **_members):
+        raise accelerators.InvalidInput("not \n" + "é" * 100_000)
+
+    monkeypatch.setattr(processor.core, "set_argument", refuse)
+    with pytest.raises(processing.Failure) as caught:
+        processor.set_argument(1, memoryview(b""))
+    assert caught.value.code == codes.INVALID_INPUT
+    assert caught.value.message.startswith("not é")
+    assert len(caught.value.message) <= 1000
+
+
 @pytest.mark.parametrize("method", ["restore", "set_argument"])
 def test_state_and_arguments_without_memory_end_it_too(
     processor, monkeypatch, method

@@ -42,7 +42,13 @@ class Started(typing.NamedTuple):
 
 
 class Failure(exceptions.CodedError):
-    """The session cannot continue."""
+    """The session cannot continue.
+
+    :param message: perhaps of a core, which may quote what it was given.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, drivers.one_line(message))
 
 
 def open_core(
