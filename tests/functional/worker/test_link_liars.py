@@ -10,6 +10,7 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -74,11 +75,11 @@ class Stage:
     def aim(self, target: links.Target | None) -> None:
         self.client.channel.send(links.Order(None, True, target).frame())
 
-    def aim_anew(self, certificate_sha256: str | None = None) -> links.Target:
+    def aim_anew(self, **members: Any) -> links.Target:
         """Order another target, for which nothing has been tried."""
         self._orders += 1
         target = links.Target(
-            "next", self._orders, f"{self._orders:064x}", certificate_sha256
+            "next", self._orders, f"{self._orders:064x}", **members
         )
         self.aim(target)
         return target
@@ -262,7 +263,7 @@ def test_another_certificate_is_not_the_peer(start) -> None:
     stage = Stage(start)
     stage.produce()
     right, wrong = certificates.Certificate(), certificates.Certificate()
-    target = stage.aim_anew(right.sha256())
+    target = stage.aim_anew(certificate_sha256=right.sha256())
     deadline_s = channels.deadline_after(waiting.LIMIT_S)
     with stage.connect(target, tcp=True) as sock:
         # Plain bytes are no TLS.
@@ -289,8 +290,7 @@ def test_without_a_certificate_nothing_crosses_a_network_if_it_must_not(
 ) -> None:
     stage = Stage(start)
     stage.produce()
-    target = stage.aim_anew()._replace(require_tls=True)
-    stage.aim(target)
+    target = stage.aim_anew(require_tls=True)
     with stage.connect(target, tcp=True) as sock:
         assert sock.recv(1) == b""
     with pytest.raises(harness.ErrorFrame) as caught:
