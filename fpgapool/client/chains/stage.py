@@ -63,6 +63,9 @@ class Hop:
     """The link between two neighbouring stages, as the client orders it.
 
     :ivar target: where it leads; None while the receiver has no slot.
+    :ivar waiting: pieces that the receiver was not told of; its window's lock
+        guards them.
+    :ivar announces: whether it is being told of the first of them.
     """
 
     def __init__(
@@ -72,8 +75,8 @@ class Hop:
         self.receiver = receiver
         self._require_tls = require_tls
         self._lock = threading.Lock()
-        # Pieces that the receiver has no room for, and who announces them.
         self.waiting: collections.deque[cutting.Cut] = collections.deque()
+        self.announces = False
         self._announcing = waits.Lock()
         self.target: links.Target | None = None
         self.cutter = cutting.Cutter(
@@ -114,21 +117,23 @@ class Hop:
         worker, for whose data the receiver waits, is lost.
         """
         with self._announcing:
-            while self.waiting and self.receiver.may_announce(self.waiting[0]):
+            while self._begin():
                 try:
                     self.receiver.announce(self.waiting[0])
                 finally:
                     # Not earlier: the stages would seem to be stalled.
-                    self.waiting.popleft()
+                    with self.receiver.window.lock:
+                        self.waiting.popleft()
+                        self.announces = False
         self.receiver.check_stalled()
 
-    @property
-    def wanted_bytes(self) -> int | None:
-        """For how much room a piece waits; None if none does."""
-        try:
-            return self.waiting[0].length_bytes
-        except IndexError:
-            return None
+    def _begin(self) -> bool:
+        """Whether there is a piece to announce now."""
+        with self.receiver.window.lock:
+            self.announces = bool(self.waiting) and self.receiver.may_announce(
+                self.waiting[0]
+            )
+            return self.announces
 
     @property
     def secret_sha256(self) -> str:
@@ -162,13 +167,18 @@ class StageFlow(flows.Flow):
         self._processed: collections.deque[_Processed] = collections.deque()
         # Ends of the worker's pieces of output: it resumes at them only.
         self._borders: collections.deque[int] = collections.deque()
-        # Guards both, and the positions that follow from them.
+        # Guards them, and the order of acknowledgements.
         self._settling = threading.RLock()
-        self._recovers = self._is_settling = self._moved = False
+        self._recovers = self._moved = False
         # Stands for input that goes over the link: only its length counts, and
         # the memory is never touched.
         self._nothing = buffers.blank(self.chunk_bytes)
         self.hop_in, self.hop_out = hop_in, hop_out
+        if hop_in is not None:
+            # All stages have one, so that who looks whether they are stalled
+            # sees them as they are at one moment. Nobody waits while holding
+            # it, and it is the last one that anybody takes.
+            self.window.lock = hop_in.sender.window.lock
         if hop_out is None:
             # Its next slot may be on this host, with buffers for chunks.
             self.window.limit(self.window_bytes // self.chunk_bytes)
@@ -276,11 +286,11 @@ class StageFlow(flows.Flow):
             self._borders.append(border_bytes)
         last = bool(header.flags & (frames.TASK_END | frames.END))
         is_new = known_bytes < length_bytes or border_bytes == seen_bytes
-        if is_new:
-            hop.waiting += hop.cutter.add(seen_bytes, last=last, end=end)
-        # Not earlier: the stage would seem to be stalled until then.
-        if last and self.stateless:
-            self._note_task(header.task_id, border_bytes)
+        with self.window.lock:
+            if is_new:
+                hop.waiting += hop.cutter.add(seen_bytes, last=last, end=end)
+            if last and self.stateless:
+                self._note_task(header.task_id, border_bytes)
         if is_new:
             hop.push()
         self.settle()
@@ -291,22 +301,22 @@ class StageFlow(flows.Flow):
 
         The worker may acknowledge the input of many tasks at once, for
         example when a connection is resumed. A rest of the output of the last
-        one would then keep the input of all, up to a whole window of it.
+        one would then keep the input of all, up to a whole window of it. The
+        caller holds the window's lock.
         """
-        with self.window.lock:
-            input_bytes = next(
-                (
-                    piece.end_offset_bytes
-                    for piece in self._input.kept
-                    if piece.task_id == task_id
-                ),
-                None,
-            )
+        input_bytes = next(
+            (
+                piece.end_offset_bytes
+                for piece in self._input.kept
+                if piece.task_id == task_id
+            ),
+            None,
+        )
         if input_bytes is not None:
             self._note(_Processed(input_bytes, task_id, output_bytes))
 
     def _note(self, processed: _Processed) -> None:
-        with self._settling:
+        with self.window.lock:
             known = self._processed
             if not known or known[-1].input_bytes < processed.input_bytes:
                 known.append(processed)
@@ -359,19 +369,15 @@ class StageFlow(flows.Flow):
             if self._recovers:
                 # The recovering thread does it when it is done.
                 return
-            self._is_settling = True
-            needed_bytes = hop.receiver.acknowledged_bytes
-            processed = self._processed
-            while processed and processed[0].output_bytes <= needed_bytes:
-                newest = processed.popleft()
-            if newest is not None:
-                with self.window.lock:
+            with self.window.lock:
+                while self._can_settle:
+                    newest = self._processed.popleft()
+                if newest is not None:
                     done = self._input.acknowledge(
                         newest.input_bytes, newest.task_id
                     )
                     self.window.free(done)
-                self._output.settled_bytes = newest.output_bytes
-            self._is_settling = False
+                    self._output.settled_bytes = newest.output_bytes
             release = self._release()
             if release:
                 self._behind.send(release, self._present, self.deadline_s)
@@ -402,49 +408,60 @@ class StageFlow(flows.Flow):
         hop = self.hop_out
         if hop is None:
             return
-        receiver = hop.receiver
-        first = self._processed[0] if self._has_processed_all else None
-        if (
-            first is not None
-            and not (self._is_settling or self._recovers or hop.waiting)
-            and receiver.window.idle
-            and first.output_bytes > receiver.acknowledged_bytes
-            and self._is_full
-        ):
-            raise self._failure(
-                codes.CHAIN_STALLED,
-                f"{self.window_bytes} bytes of input have only "
-                f"{hop.cutter.left_bytes} bytes of output, and the next stage "
-                f"takes multiples of {receiver.chunk_multiple_bytes}",
-            ).of_stage(self.number, self.accelerator)
+        receiver, sent = hop.receiver, self._input
+        with self.window.lock:
+            if receiver.window.idle and not hop.waiting and self._is_stuck:
+                in_flight_bytes = sent.added_bytes - sent.acknowledged_bytes
+                raise self._failure(
+                    codes.CHAIN_STALLED,
+                    f"{in_flight_bytes} bytes of input have only "
+                    f"{hop.cutter.left_bytes} bytes of output, and the next "
+                    f"stage takes multiples of "
+                    f"{receiver.chunk_multiple_bytes}",
+                ).of_stage(self.number, self.accelerator)
         receiver.check_stalled()
 
+    # The caller holds the window's lock.
+
     @property
-    def _has_processed_all(self) -> bool:
-        """Whether only settling is missing for all input."""
-        try:
-            newest = self._processed[-1]
-        except IndexError:
-            return False
-        hop = self.hop_out
-        return (
-            newest.input_bytes == self._input.added_bytes
-            and hop is not None
-            and newest.output_bytes == hop.cutter.seen_bytes
+    def _can_settle(self) -> bool:
+        """Whether the next stage has settled the output of some input."""
+        hop, processed = self.hop_out, self._processed
+        assert hop is not None
+        return bool(processed) and (
+            processed[0].output_bytes <= hop.receiver.acknowledged_bytes
         )
 
     @property
-    def _is_full(self) -> bool:
-        """Whether no more input can come before some is settled."""
-        hop = self.hop_in
-        wanted_bytes = self.window.wanted_bytes
-        if hop is not None:
-            sender = hop.sender
-            wanted_bytes = hop.wanted_bytes
-            if wanted_bytes is None:
-                return sender._has_processed_all and sender._is_full
+    def _is_stuck(self) -> bool:
+        """Whether it has processed all its input, can settle none of it, and
+        can have no more before.
+        """
+        hop, processed = self.hop_in, self._processed
+        if not processed or self._can_settle or self._expects_output:
+            return False
+        if hop is None:
+            wanted_bytes = self.window.wanted_bytes
+        elif hop.announces:
+            return False
+        elif hop.waiting:
+            wanted_bytes = hop.waiting[0].length_bytes
+        else:
+            # A stage that is about to settle, perhaps once it has another
+            # slot, makes room for input.
+            return hop.sender._is_stuck
         return wanted_bytes is not None and not self.window.has_room(
             wanted_bytes
+        )
+
+    @property
+    def _expects_output(self) -> bool:
+        """Whether output of its input is still to come."""
+        hop, newest = self.hop_out, self._processed[-1]
+        assert hop is not None
+        return (
+            newest.input_bytes < self._input.added_bytes
+            or newest.output_bytes != hop.cutter.seen_bytes
         )
 
     # Recovery.
@@ -494,7 +511,7 @@ class StageFlow(flows.Flow):
             self.hop_in.cut()
             self.hop_in.sender.send_link()
         super()._reopen(deadline_s, lost)
-        with self._settling:
+        with self._settling, self.window.lock:
             self._processed.clear()
             self._borders.clear()
         if self.hop_in is not None:
