@@ -14,8 +14,9 @@ from fpgapool.vocabulary import codes
 INTERVAL_S = 0.25
 
 #: How many times its claim a session may process whose input comes over a
-#: link, before others may take its slot.
-FOLLOWER_CLAIMS = 16
+#: link, before others may take its slot, and how many times slower it may be
+#: than the minimum rate: the stage before it decides both.
+FOLLOWER_FACTOR = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class Watch:
         """
         limit_bytes = self._limits.claim_limit_bytes
         if self._last.follows:
-            limit_bytes *= FOLLOWER_CLAIMS
+            limit_bytes *= FOLLOWER_FACTOR
         return bool(limit_bytes) and self._input_bytes > limit_bytes
 
     def look(self, progress: Progress, now: float) -> tuple[str, str] | None:
@@ -139,18 +140,19 @@ class Watch:
         return self._look_at_rate(now)
 
     def _look_at_rate(self, now: float) -> tuple[str, str] | None:
-        limits = self._limits
+        limits, least = self._limits, self._limits.min_progress_bytes_per_s
         passed_s = now - self._period_s
-        if not limits.min_progress_bytes_per_s or (
-            passed_s < limits.progress_period_s
-        ):
+        if not least or passed_s < limits.progress_period_s:
             return None
+        sender = "client"
+        if self._last.follows:
+            least, sender = least / FOLLOWER_FACTOR, "stage before"
         rate = (self._input_bytes - self._period_bytes) / passed_s
         self._period_s, self._period_bytes = now, self._input_bytes
-        if rate >= limits.min_progress_bytes_per_s:
+        if rate >= least:
             return None
         return (
             codes.TOO_SLOW,
-            f"the client sent {rate:.0f} bytes/s of input, below the minimum "
-            f"of {limits.min_progress_bytes_per_s:g} bytes/s",
+            f"the {sender} sent {rate:.0f} bytes/s of input, below the "
+            f"minimum of {least:g} bytes/s",
         )

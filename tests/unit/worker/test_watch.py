@@ -23,7 +23,7 @@ def test_without_limits_anything_goes():
 
 
 @pytest.mark.parametrize(
-    ("follows", "most"), [(False, 10), (True, 10 * watch.FOLLOWER_CLAIMS)]
+    ("follows", "most"), [(False, 10), (True, 10 * watch.FOLLOWER_FACTOR)]
 )
 def test_who_follows_may_exceed_its_claim_but_not_for_ever(follows, most):
     """Any client may say that its input comes over a link."""
@@ -32,6 +32,17 @@ def test_who_follows_may_exceed_its_claim_but_not_for_ever(follows, most):
     assert not watching.beyond_claim()
     watching.look(watch.Progress(most + 1, follows=follows), 2.0)
     assert watching.beyond_claim()
+
+
+def test_who_follows_may_be_slower_but_not_as_slow_as_it_likes():
+    """A stage before that shrinks its data sends little of it."""
+    least = 160.0 / watch.FOLLOWER_FACTOR
+    for rate, code in ((least, None), (least - 1, codes.TOO_SLOW)):
+        watching = make(min_progress_bytes_per_s=160.0)
+        progress = watch.Progress(int(60 * rate), follows=True)
+        found = watching.look(progress, 60.0)
+        assert (found and found[0]) == code
+        assert found is None or found[1].startswith("the stage before sent")
 
 
 def test_idleness_is_counted_from_the_last_input():
