@@ -118,7 +118,17 @@ def _replay(
     from tests.world import parts
     from tests.world import run
 
-    wanted = (run.Wanted(path.name, parts.read(path)) for path in paths)
+    # Several bugs may be shown by one schedule, which is played once here.
+    names: dict[str, list[str]] = {}
+    played = {}
+    for path in paths:
+        schedule = parts.read(path)
+        played[schedule.text()] = schedule
+        names.setdefault(schedule.text(), []).append(path.name)
+    wanted = (
+        run.Wanted(", ".join(names[text]), schedule)
+        for text, schedule in played.items()
+    )
     status = 0
     for name, result in _player(content, options)(wanted):
         _say(f"{name}: {_summary(result)}")
