@@ -421,7 +421,7 @@ def busy(name: str) -> strategy.Strategy:
 @hypothesis.given(
     seed=seeds, slots=st.integers(1, 5), weight=st.sampled_from([0.5, 1, 3])
 )
-@hypothesis.settings(max_examples=25)
+@fuzzing.examples(25)
 def test_what_projects_are_served_differs_by_little(
     name: str, seed: int, slots: int, weight: float
 ) -> None:
@@ -448,7 +448,7 @@ def test_what_projects_are_served_differs_by_little(
 
 @pytest.mark.parametrize("name", ["fifo", "sjf", "wra"])
 @hypothesis.given(seed=seeds, slots=st.integers(1, 5))
-@hypothesis.settings(max_examples=20)
+@fuzzing.examples(20)
 def test_shares_cost_no_throughput(name: str, seed: int, slots: int) -> None:
     """Slots are as busy as without, and the last job is done as soon.
 

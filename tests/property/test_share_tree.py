@@ -16,6 +16,7 @@ from fpgapool.core import instructions
 from fpgapool.core.queues import share_tree
 from fpgapool.core.queues import sharing
 from fpgapool.strategies import shared
+from tests.property import fuzzing
 from tests.property import small_pools
 from tests.property import test_rivals
 from tests.unit.core import pools
@@ -56,7 +57,7 @@ def make_pool(
     name=st.sampled_from(sorted(small_pools.INNER)),
     seed=st.integers(0, 2**32 - 1),
 )
-@hypothesis.settings(max_examples=25)
+@fuzzing.examples(25)
 def test_projects_alone_in_their_domains_are_served_as_without(
     name: str, seed: int
 ) -> None:
@@ -157,7 +158,7 @@ def test_an_idle_part_goes_to_siblings_first() -> None:
     name=st.sampled_from(["fifo", "sjf", "wra"]),
     weight=st.sampled_from([0.5, 1.0, 3.0]),
 )
-@hypothesis.settings(max_examples=10)
+@fuzzing.examples(10)
 def test_what_domains_are_served_differs_by_little(
     seed: int, name: str, weight: float
 ) -> None:
@@ -191,7 +192,7 @@ def test_places_without_an_end_are_refused() -> None:
     seed=st.integers(0, 2**32 - 1),
     name=st.sampled_from(["fifo", "sjf", "wra"]),
 )
-@hypothesis.settings(max_examples=15)
+@fuzzing.examples(15)
 def test_a_domain_gets_no_more_because_its_projects_take_turns(
     seed: int, name: str
 ) -> None:

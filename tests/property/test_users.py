@@ -19,6 +19,7 @@ from fpgapool.core import model
 from fpgapool.core.queues import sharing
 from fpgapool.core.queues import users as project_users
 from fpgapool.strategies import shared
+from tests.property import fuzzing
 from tests.unit.core import pools
 
 seeds = st.integers(0, 2**32 - 1)
@@ -155,7 +156,7 @@ class Play:
 @pytest.mark.parametrize("fair", [False, True])
 @pytest.mark.parametrize("strategy", ["fifo", "sjf", "hjf"])
 @hypothesis.given(seed=seeds)
-@hypothesis.settings(max_examples=30, deadline=None)
+@fuzzing.examples(30)
 def test_slots_go_by_the_literal_rules(
     strategy: str, fair: bool, seed: int
 ) -> None:
