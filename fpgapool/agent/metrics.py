@@ -34,9 +34,9 @@ gauge fpgapool_agent_state_known{host} = known
 EVENTS = metrics.table(
     """
 counter fpgapool_agent_input_bytes_total{host,device} = input_bytes
-    Bytes that sessions have sent through a device's DMA.
+    Bytes that sessions and tasks have sent through a device's DMA.
 counter fpgapool_agent_output_bytes_total{host,device} = output_bytes
-    Bytes that sessions have received through a device's DMA.
+    Bytes that sessions and tasks have received through a device's DMA.
 counter fpgapool_agent_block_hits_total{host,device} = blocks.hits
     Blocks that programs referred to and that the slot's worker had in its
     cache.

@@ -52,7 +52,8 @@ histogram fpgapool_conductor_wait_seconds = waits_s
 histogram fpgapool_conductor_service_seconds = service_s
     Time for which a session held a slot.
 counter fpgapool_conductor_moved_bytes_total = moved_bytes
-    Input and output of sessions, counted when a host reports it.
+    Input and output of sessions and of groups' tasks, counted when a host
+    reports it.
 counter fpgapool_conductor_sessions_opened_total = opened
     Sessions that were admitted.
 counter fpgapool_conductor_requests_refused_total{code} = refused

@@ -214,7 +214,12 @@ class ClientCounts(base.Payload):
         ``arrived`` and ``busy_s``, it never decreases.
     :param running: number of tasks running now, plus its locks without a task.
     :param busy_s: slot-seconds used by its tasks and locks.
+    :param input_bytes: input of its tasks that have ended with a result; like
+        ``output_bytes``, it never decreases, but agents of earlier releases
+        do not report it.
     """
+
+    VERSION = "1.1"
 
     client_id: str
     ended: int
@@ -223,6 +228,8 @@ class ClientCounts(base.Payload):
     running: int
     busy_s: float
     connected: bool
+    input_bytes: int = base.added(1, 0)
+    output_bytes: int = base.added(1, 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -164,15 +164,36 @@ def decode_parts(
     return parts, data[start:]
 
 
-def referred(data: memoryview) -> tuple[list[tuple[bytes, int]], bytes]:
+class Referred(typing.NamedTuple):
+    """What a task refers to.
+
+    :ivar blocks: names and lengths of the blocks.
+    :ivar front: a copy of the list of references.
+    :ivar input_bytes: length of the input, according to the list: of the block
+        that is the input, or of what follows the blocks that are included.
+    """
+
+    blocks: list[tuple[bytes, int]]
+    front: bytes
+    input_bytes: int
+
+
+def referred(data: memoryview) -> Referred:
     """Find the blocks that a task refers to.
 
     :param data: the task's input; see :func:`encode_parts`. A client may
         change it at any time.
-    :returns: their names and lengths, and a copy of the list of references.
     """
-    references, _, front = _decode_head(data, 2**64)
-    return [(one.block_id, one.length_bytes) for one in references], front
+    references, brought, front = _decode_head(data, 2**64)
+    input_bytes = len(data) - len(front)
+    for index, one in enumerate(references):
+        if brought >> index & 1:
+            input_bytes -= one.length_bytes
+    for one in references:
+        if not one.argument:
+            input_bytes = one.length_bytes
+    found = [(one.block_id, one.length_bytes) for one in references]
+    return Referred(found, front, input_bytes)
 
 
 def _decode_head(

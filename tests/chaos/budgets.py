@@ -5,7 +5,8 @@
 What budgets say is compared with the rows of usage, and these with what
 clients of sessions got. Seconds and joules of a slot are in the same rows as
 its bytes, and no client knows them as exactly: so the bytes stand for all
-three there. Tasks of groups are charged no bytes.
+three there. A desk that dies takes along what it has not reported, so bytes of
+tasks are compared with the rows only.
 """
 
 from __future__ import annotations

@@ -114,15 +114,26 @@ PARTS = st.lists(
 )
 
 
-@hypothesis.given(PARTS, st.binary(max_size=10))
-def test_a_list_of_references_is_read_as_it_was_written(parts, rest):
+@hypothesis.given(PARTS, st.booleans(), st.binary(max_size=10))
+def test_a_list_of_references_is_read_as_it_was_written(
+    parts, has_input, rest
+):
+    if not has_input:
+        parts = parts[1:] or [
+            parts[0]._replace(
+                reference=parts[0].reference._replace(argument=9)
+            )
+        ]
     data = memoryview(b"".join([*blocks.encode_parts(parts), rest]))
     found, left = blocks.decode_parts(data, 20)
     assert [(one.reference, one.data) for one in found] == parts
     assert left == rest
-    found, front = blocks.referred(data)
-    assert found == [one.reference[:2] for one in parts]
-    assert front == bytes(data[: blocks.head_bytes(len(parts))])
+    task = blocks.referred(data)
+    assert task.blocks == [one.reference[:2] for one in parts]
+    assert task.front == bytes(data[: blocks.head_bytes(len(parts))])
+    assert task.input_bytes == (
+        parts[0].reference.length_bytes if has_input else len(rest)
+    )
 
 
 @hypothesis.given(PARTS, st.data())

@@ -172,7 +172,7 @@ class Desk(stateful.RuleBasedStateMachine):
             self.unanswered.add(key)
             lock_id = held[0] if locked and held else 0
             self.queues.submit(
-                client, key[2], key, 10, self.now, lock_id=lock_id
+                client, key[2], key, 10, 9, self.now, lock_id=lock_id
             )
             if not together:
                 self._decide()
@@ -210,7 +210,7 @@ class Desk(stateful.RuleBasedStateMachine):
             return
         member = sorted(self.running)[number % len(self.running)]
         task = self.running.pop(member)
-        done = self.queues.ended(member, 0.5, self.now)
+        done = self.queues.ended(member, 0.5, self.now, output_bytes=7)
         if member not in self.holds:
             # It may have begun under a lock, whose time is paid for.
             since_s = (
@@ -331,6 +331,9 @@ class Desk(stateful.RuleBasedStateMachine):
         for name in NAMES:
             paid_s = counts[name].busy_s if name in counts else 0.0
             assert paid_s == pytest.approx(self.owed_s[name])
+        for one in counts.values():
+            assert one.input_bytes == 9 * one.ended
+            assert one.output_bytes == 7 * one.ended
 
 
 TestDesk = Desk.TestCase

@@ -55,6 +55,29 @@ def task_counted_again_by_a_new_leader() -> None:
     desk_accounts.DeskAccounts.__init__ = forgetful  # type: ignore
 
 
+@_bug("clients pay for more bytes than there were")
+def bytes_of_tasks_counted_again_by_a_new_leader() -> None:
+    load = desk_accounts.DeskAccounts.__init__
+    none = {"input_bytes": 0, "output_bytes": 0}
+
+    def forgetful(
+        accounts: desk_accounts.DeskAccounts,
+        rows: typing.Iterable[typing.Any],
+        last_id: int,
+    ) -> None:
+        known = [
+            dataclasses.replace(
+                row,
+                counts={name: one | none for name, one in row.counts.items()},
+            )
+            for row in rows
+            if row.host_id
+        ]
+        load(accounts, known, last_id)
+
+    desk_accounts.DeskAccounts.__init__ = forgetful  # type: ignore
+
+
 @_bug("not the time that slots were held")
 def time_charged_again_by_a_new_leader() -> None:
     desk_accounts.DeskAccounts.charged_at = (  # type: ignore[method-assign]

@@ -81,6 +81,10 @@ class Watcher:
         self._most: dict[int, dict[float, int]] = collections.defaultdict(dict)
         #: Tasks that members have ended, by client.
         self._ended: collections.Counter[str] = collections.Counter()
+        #: Input and output of those with a result; what leaders have charged
+        #: for sessions; and what is charged, by row, as it is durable.
+        self._task_bytes = self._session_bytes = 0
+        self._paid_bytes: dict[int, int] = {}
         #: What clients have to pay: for tasks without a lock, and for locks.
         self._busy_s = 0.0
         #: What it is of a desk since it was asked, since when its locks have
@@ -326,15 +330,19 @@ class Watcher:
         ledger: usage.Ledger,
         *_args: object,
         slot_s: float = 0.0,
-        group_busy_s: float = 0.0,
+        group_busy_s: float | None = None,
         group_idle_s: float = 0.0,
+        input_bytes: int = 0,
+        output_bytes: int = 0,
         **_kw: object,
     ) -> None:
+        if group_busy_s is None:
+            self._session_bytes += input_bytes + output_bytes
         if not self._is_of_session:
             ledger.world_s = (  # type: ignore[attr-defined]
                 getattr(ledger, "world_s", 0.0)
                 + slot_s
-                + group_busy_s
+                + (group_busy_s or 0.0)
                 + group_idle_s
             )
 
@@ -471,6 +479,15 @@ class Watcher:
             )
         for row in changes.rows(db_api.UsageRecord):
             self._paid_busy_s[row.id] = row.group_busy_s
+            self._paid_bytes[row.id] = row.input_bytes + row.output_bytes
+        paid_bytes = sum(self._paid_bytes.values())
+        check(
+            paid_bytes <= self._session_bytes + self._task_bytes,
+            "clients pay for more bytes than there were",
+            paid_bytes,
+            self._session_bytes,
+            self._task_bytes,
+        )
         paid_s = sum(self._paid_busy_s.values())
         check(
             paid_s <= self._busy_s + _ROUNDING_S,
@@ -552,11 +569,14 @@ class Watcher:
         busy_s: float,
         now: float,
         ran: bool,
+        output_bytes: int | None,
     ) -> None:
         task: typing.Any = self._started[desk].pop(member, None)
         if task is None:
             return
         self._ended[task.client.client_id] += ran
+        if output_bytes is not None:
+            self._task_bytes += task.input_bytes + output_bytes
         if desk.members.all[member].lock is None:
             if task.lock_id:
                 # Its lock has ended meanwhile.

@@ -28,6 +28,7 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import group
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
@@ -190,7 +191,8 @@ class ClientPort:
                 )
             if kind == task:
                 waiting_bytes += length_bytes + _KEPT_TASK_BYTES
-                submit(client, task_id, (one,), length_bytes, now)
+                input_bytes = length_bytes - params_bytes
+                submit(client, task_id, (one,), length_bytes, input_bytes, now)
             else:
                 self._take(records.split(one), now)
                 if self.closed:
@@ -208,13 +210,21 @@ class ClientPort:
         elif kind == groups.TOO_LARGE:
             self.fail_task(task_id, codes.TASK_TOO_LARGE)
         elif kind == records.TASK:
-            self._take_task(record, kind, now, record.rest)
+            rest = record.rest
+            self._take_task(record, kind, now, rest, input_bytes=len(rest))
         elif kind == records.BLOCKS_TASK:
             scope = self.client.scope
-            references, front = blocks.referred(record.rest)
-            keys = tuple(holding.Key(*scope, *one) for one in references)
-            rest = record.rest[len(front) :]
-            self._take_task(record, kind, now, front, rest, keys=keys)
+            found = blocks.referred(record.rest)
+            keys = tuple(holding.Key(*scope, *one) for one in found.blocks)
+            rest = record.rest[len(found.front) :]
+            self._take_task(
+                *(record, kind, now, found.front, rest),
+                # The member has not checked the lengths yet.
+                input_bytes=min(
+                    max(found.input_bytes, 0), group.MAX_TASK_BYTES
+                ),
+                keys=keys,
+            )
         else:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, f"unknown record kind {record.kind}"
@@ -226,6 +236,7 @@ class ClientPort:
         kind: int,
         now: float,
         *data: rings.Buffer,
+        input_bytes: int,
         keys: tuple[holding.Key, ...] = (),
     ) -> None:
         """Accept a task that is long, uses a lock, or refers to blocks."""
@@ -239,6 +250,7 @@ class ClientPort:
             record.task_id,
             parts,
             len(middle) + sum(map(len, data)),
+            input_bytes,
             now,
             record.kind >> groups.KIND_BITS,
             keys,

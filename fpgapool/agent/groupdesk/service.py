@@ -47,7 +47,7 @@ _LOCKED_S = 0.1
 # Time for which a revoked client may still receive answers.
 _GOODBYE_S = 1.0
 # Maximum number of clients in one message with counts.
-_COUNTS_CLIENTS = 256
+_COUNTS_CLIENTS = 128
 # Time for which a revoked client's counts are kept for the agent.
 _REVOKED_S = 60.0
 
@@ -130,6 +130,8 @@ class _Totals:
             total.arrived += counts.arrived
             total.ended += counts.ended
             total.busy_s += counts.busy_s
+            total.input_bytes += counts.input_bytes
+            total.output_bytes += counts.output_bytes
             total.waiting, total.running = counts.waiting, counts.running
         for client_id, revoked_s in [*self._revoked_s.items()]:
             if now >= revoked_s + _REVOKED_S:
@@ -370,8 +372,12 @@ class Desk:
         parts: ports.Payload,
         now: float,
     ) -> None:
-        ran = kind != records.MISS
-        task = self._queues.ended(number, busy_ns * 1e-9, now, ran)
+        output_bytes = None
+        if kind == records.DONE:
+            output_bytes = sum(map(len, parts)) - records.HEADER_BYTES
+        task = self._queues.ended(
+            number, busy_ns * 1e-9, now, kind != records.MISS, output_bytes
+        )
         if task is None:
             return
         if task.task_id != task_id:

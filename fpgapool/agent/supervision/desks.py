@@ -82,6 +82,8 @@ _COUNTS = shapes.Members(
                     "busy_s": shapes.number(0, 10**12),
                     "connected": shapes.flag,
                 },
+                # Desks of earlier releases do not count bytes.
+                dict.fromkeys(("input_bytes", "output_bytes"), slot.COUNT),
                 others=True,
             ),
             name=shapes.text(64, least=1, printable=True),

@@ -51,6 +51,9 @@ _MAX_INTEGERS = {
     "slot": 2**31 - 1,
     "input_bytes": 2**53,
     "output_bytes": 2**53,
+    # The sums of a desk, which may run for months.
+    "ClientCounts.input_bytes": MAX_INTEGER,
+    "ClientCounts.output_bytes": MAX_INTEGER,
 }
 # Higher than any real time, rate or energy; its sums are still finite.
 _MAX_FLOAT = 1e18
@@ -111,7 +114,10 @@ def _limits(
         (
             name,
             _MAX_LENGTHS.get(name, _MAX_NAME_LENGTH),
-            _MAX_INTEGERS.get(name, MAX_INTEGER),
+            _MAX_INTEGERS.get(
+                f"{cls.__name__}.{name}",
+                _MAX_INTEGERS.get(name, MAX_INTEGER),
+            ),
         )
         for name in base.members(cls)
         if name not in _UNLIMITED

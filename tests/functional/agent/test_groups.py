@@ -245,7 +245,8 @@ def test_a_desk_without_members_and_clients_ends(host):
     told = grouphosts.group_report(
         host, lambda one: not one.endpoints and one.clients
     )
-    assert counts_of(told).ended == 2
+    counts = counts_of(told)
+    assert (counts.ended, counts.input_bytes, counts.output_bytes) == (2, 2, 2)
     # Another desk counts anew.
     grouphosts.join(agent, 11, 1)
     grouphosts.group_report(

@@ -114,19 +114,25 @@ def test_results_are_those_of_one_session(
     assert len(site.user.get_group(group).members) == 3
 
 
-def used(site: tasksite.Site) -> tuple[float, float]:
-    """Return the seconds of tasks and of idle members, of all days."""
-    found = list(site.user.usage(group_by="accelerator", accelerator="aes"))
-    return (
-        sum(one.group_busy_s for one in found),
-        sum(one.group_idle_s for one in found),
+def used(
+    site: tasksite.Site, accelerator: str = "aes"
+) -> tuple[float, float, int, int]:
+    """Return what was used on all days.
+
+    :returns: seconds of tasks and of idle members; bytes of input and output.
+    """
+    rows = site.user.usage(group_by="accelerator", accelerator=accelerator)
+    names = ("group_busy_s", "group_idle_s", "input_bytes", "output_bytes")
+    found = list(rows)
+    return tuple(  # type: ignore[return-value]
+        sum(getattr(one, name) for one in found) for name in names
     )
 
 
 def test_usage_shows_tasks_and_idle_members(
     site: tasksite.Site, group: str
 ) -> None:
-    busy_s, idle_s = used(site)
+    busy_s, idle_s, input_bytes, output_bytes = used(site)
     with client.group_open(
         "render",
         front_door=client.PoolApi.at(site.url),
@@ -143,6 +149,11 @@ def test_usage_shows_tasks_and_idle_members(
         waiting.wait_until(
             lambda: used(site)[0] > busy_s and used(site)[1] > idle_s,
             "usage of the group",
+        )
+        # Each byte of all tasks, and no parameters.
+        assert used(site)[2:] == (
+            input_bytes + 5 * len(DATA),
+            output_bytes + 5 * len(DATA),
         )
         (own,) = site.user.group_clients(group)
         assert 0 < own.slot_s <= used(site)[0] - busy_s + 1e-6
@@ -353,6 +364,7 @@ def test_a_cached_iteration_sends_under_one_percent(
     with open_group(site, local, application="lr") as opened:
         data_bytes = PARTS * PART_BYTES
         lengths = [data_bytes]
+        before = used(site, "mask")[2:]
         # If a member with the block is busy, another one may get it, too.
         while lengths[-1] >= 0.01 * data_bytes:
             sent.clear()
@@ -362,6 +374,12 @@ def test_a_cached_iteration_sends_under_one_percent(
     assert lengths[1] > data_bytes
     # At most once to each of the members.
     assert sum(lengths[1:]) < 4.1 * data_bytes
+    # All of it was computed each time.
+    due = [one + data_bytes * (len(lengths) - 1) for one in before]
+    waiting.wait_until(
+        lambda: [*used(site, "mask")[2:]] == due,
+        lambda: f"{due} bytes: {used(site, 'mask')}",
+    )
 
 
 def test_wrong_arguments_fail_their_task_alone(

@@ -398,6 +398,11 @@ def test_more_may_wait_than_the_desk_keeps(desk, tcp):
     with harness.open_group(desk, tcp=tcp) as opened:
         futures = [opened.submit(one) for one in data]
         assert [one.result(30) for one in futures] == data
+    counts, all_bytes = _counts(desk, "c"), sum(map(len, data))
+    assert (counts["input_bytes"], counts["output_bytes"]) == (
+        all_bytes,
+        all_bytes,
+    )
 
 
 @pytest.mark.security
@@ -663,11 +668,13 @@ def test_counts_since_the_desk_began(desk):
         mine = counts["clients"]["c"]
         assert (mine["arrived"], mine["ended"]) == (5, 5)
         assert mine["busy_s"] == pytest.approx(0.005)
+        assert (mine["input_bytes"], mine["output_bytes"]) == (5, 5)
         assert (mine["waiting"], mine["running"]) == (0, 0)
         assert mine["connected"] is True
         opened.run(b"x")
         again = desk.agent.ask("counts")
-        assert again["clients"]["c"]["ended"] == 6
+        mine = again["clients"]["c"]
+        assert (mine["ended"], mine["input_bytes"]) == (6, 6)
         assert again["boot_id"] == counts["boot_id"]
         assert desk.agent.ask("counts", after="c")["clients"] == {}
 

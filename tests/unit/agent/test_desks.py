@@ -83,9 +83,16 @@ class Desks(desks.Desks):
         self.answer("status", status=status)
 
     def count(
-        self, more: bool = False, boot_id: str = "boot-1", **clients: int
+        self,
+        more: bool = False,
+        boot_id: str = "boot-1",
+        moved_bytes: dict[str, int] | None = None,
+        **clients: int,
     ) -> None:
-        """Let the desk say what its clients did."""
+        """Let the desk say what its clients did.
+
+        :param moved_bytes: None: the desk is of an earlier release.
+        """
         counts = {
             name: {
                 "arrived": ended,
@@ -94,6 +101,7 @@ class Desks(desks.Desks):
                 "waiting": 1,
                 "running": 1,
                 "connected": True,
+                **(moved_bytes or {}),
             }
             for name, ended in clients.items()
         }
@@ -360,6 +368,18 @@ def test_figures_add_up_all_processes(made):
     assert made.figures()[0].tasks == 9
     made.count(boot_id="boot-2", b=2)
     assert made.figures()[0].tasks == 12
+
+
+def test_bytes_are_reported_if_the_desk_counts_them(made):
+    made.set(KEYS[0])
+    made.hear()
+    made.count(a=5)
+    ((counts,),) = [one.clients for one in made.reports()]
+    assert (counts.input_bytes, counts.output_bytes) == (0, 0)
+    moved_bytes = {"input_bytes": 7, "output_bytes": 3}
+    made.count(moved_bytes=moved_bytes, a=5)
+    ((counts,),) = [one.clients for one in made.reports()]
+    assert (counts.input_bytes, counts.output_bytes) == (7, 3)
 
 
 def test_another_process_counts_anew(made):

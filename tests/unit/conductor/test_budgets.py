@@ -341,6 +341,47 @@ def test_groups_are_refused_and_give_their_slots_back():
     assert group_steps.change(pool, group) == codes.BUDGET_EXHAUSTED
 
 
+def test_bytes_of_tasks_are_those_of_their_clients_project():
+    pool = make_pool(2)
+    group = group_steps.new(size=1, shared=True)
+    assert group_steps.change(pool, group) == ""
+    client = group_steps.client(group.group_id, project_id="q")
+    assert group_steps.change(pool, client) == ""
+    pool.settle()
+    desk = pool.agents["a"].desks[group.group_id]
+    set_budget(pool, bytes=1000)
+    set_budget(pool, "q", bytes=100)
+
+    def run(input_bytes: int, output_bytes: int) -> str:
+        """Let a task end; return the state of its budget."""
+        desk.count(
+            client.client_id,
+            ended=1,
+            arrived=1,
+            waiting=0,
+            running=0,
+            input_bytes=input_bytes,
+            output_bytes=output_bytes,
+        )
+        pool.report("a")
+        pool.tick(0.5)
+        found = shown(pool, "q")["state"]
+        assert isinstance(found, str)
+        return found
+
+    assert run(40, 39) == budget.WITHIN
+    # No task ends while the next leader begins.
+    pool.boot_conductor()
+    pool.report("a")
+    assert shown(pool, "q")["bytes"]["used"] == 79.0
+    assert run(1, 0) == budget.NEAR
+    assert refused(pool, project_id="q") == ""
+    assert run(0, 20) == budget.EXHAUSTED
+    assert refused(pool, project_id="q") == codes.BUDGET_EXHAUSTED
+    assert shown(pool, "q")["bytes"]["used"] == 100.0
+    assert shown(pool)["bytes"]["used"] == 0.0
+
+
 def test_operators_hear_once_of_each_state():
     pool = make_pool(1)
     set_budget(pool, slot_s=10)

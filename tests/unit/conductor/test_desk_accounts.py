@@ -28,6 +28,8 @@ def line(boot_id: str, **ended: int) -> objects.GroupReport:
                 running=0,
                 busy_s=0.5 * count,
                 connected=True,
+                input_bytes=10 * count,
+                output_bytes=7 * count,
             )
             for name, count in ended.items()
         ),
@@ -38,8 +40,12 @@ def new(
     account: desk_accounts.DeskAccount, *reported: Any, **ended: int
 ) -> Any:
     found = account.new_tasks(line(*reported, **ended), lambda name: name * 2)
+    for one in found:
+        assert one.input_bytes == 10 * one.stats.ended
+        assert one.output_bytes == 7 * one.stats.ended
     return {
-        one.client: (one.ended, one.busy_s, project) for project, one in found
+        one.stats.client: (one.stats.ended, one.stats.busy_s, one.project_id)
+        for one in found
     }
 
 
@@ -57,7 +63,14 @@ def test_rows_have_all_that_was_counted() -> None:
     assert (row.charged_at, row.unpaid_s) == (6.0, 2.5)
     # Clients without tasks are left out.
     assert row.counts == {
-        "a": {"ended": 3, "arrived": 3, "busy_s": 1.5, "project_id": "aa"}
+        "a": {
+            "ended": 3,
+            "arrived": 3,
+            "busy_s": 1.5,
+            "input_bytes": 30,
+            "output_bytes": 21,
+            "project_id": "aa",
+        }
     }
     assert accounts.take() == []
     # The next leader goes on with it.
@@ -79,6 +92,39 @@ def test_rows_have_all_that_was_counted() -> None:
     assert row.boot_id == "x" * 255
 
 
+def new_bytes(
+    account: desk_accounts.DeskAccount, report: objects.GroupReport
+) -> tuple[int, int]:
+    (found,) = account.new_tasks(report, lambda _: "p")
+    return found.input_bytes, found.output_bytes
+
+
+def test_bytes_count_once_with_a_leader_of_an_earlier_release() -> None:
+    accounts = desk_accounts.DeskAccounts((), 0)
+    account = accounts.of("g", _HOST, 0.0)
+    assert new_bytes(account, line("1", a=3)) == (30, 21)
+    (row,) = accounts.take()
+    # It drops what it does not know.
+    for counts in row.counts.values():
+        del counts["input_bytes"], counts["output_bytes"]
+        counts["ended"] = 4
+    account = desk_accounts.DeskAccounts([row], 1).of("g", _HOST, 0.0)
+    assert new_bytes(account, line("1", a=5)) == (0, 0)
+    assert new_bytes(account, line("1", a=6)) == (10, 7)
+    # What another process has counted was never charged.
+    assert new_bytes(account, line("2", a=2)) == (20, 14)
+
+
+def test_bytes_count_once_with_an_agent_of_an_earlier_release() -> None:
+    account = desk_accounts.DeskAccounts((), 0).of("g", _HOST, 0.0)
+    assert new_bytes(account, line("1", a=3)) == (30, 21)
+    (client,) = line("1", a=4).clients
+    client = dataclasses.replace(client, input_bytes=0, output_bytes=0)
+    older = dataclasses.replace(line("1"), clients=(client,))
+    assert new_bytes(account, older) == (0, 0)
+    assert new_bytes(account, line("1", a=4)) == (10, 7)
+
+
 def test_a_client_with_locks_alone_is_charged_once() -> None:
     account = desk_accounts.DeskAccounts((), 0).of("g", _HOST, 0.0)
     locks = objects.ClientCounts(
@@ -92,8 +138,8 @@ def test_a_client_with_locks_alone_is_charged_once() -> None:
     )
     report = dataclasses.replace(line("1"), clients=(locks,))
     for charged_s in (3.0, 0.0):
-        ((_, stats),) = account.new_tasks(report, lambda _: "p")
-        assert stats.busy_s == charged_s
+        (new_tasks,) = account.new_tasks(report, lambda _: "p")
+        assert new_tasks.stats.busy_s == charged_s
 
 
 def test_a_lock_leaves_the_time_of_another_task_to_its_end() -> None:
@@ -115,8 +161,8 @@ def test_a_lock_leaves_the_time_of_another_task_to_its_end() -> None:
             for name, busy_s in (("lock", now), ("task", 0.0))
         )
         report = dataclasses.replace(line("1"), clients=(lock, task))
-        for _, stats in account.new_tasks(report, lambda _: "p"):
-            account.pay(stats.busy_s)
+        for one in account.new_tasks(report, lambda _: "p"):
+            account.pay(one.stats.busy_s)
         assert account.idle_s == 0.0
 
 

@@ -865,6 +865,7 @@ def test_figures_of_groups(pool):
     }
     counts = pool.counts
     assert (counts.group_tasks, counts.group_busy_s) == (3, 1.5)
+    assert counts.moved_bytes == 3 * sum(world.TASK_BYTES.values())
     assert counts.group_slot_s["serving"] > 0
     for size in (3, 1):
         update = objects.UpdateGroup(
@@ -880,6 +881,13 @@ def counted(pool: world.Conductor) -> tuple[int, float]:
     """Return the ended tasks of the client and their charged time."""
     (row,) = pool.rows["group_clients"].values()
     assert usage(pool)["q"][0] == pytest.approx(row.slot_s)
+    for name, one_bytes in world.TASK_BYTES.items():
+        moved_bytes = {
+            one.project_id: getattr(one, name)
+            for one in pool.rows["usage"].values()
+        }
+        assert moved_bytes.get("q") == one_bytes * row.tasks
+        assert not moved_bytes.get("p"), "the owner pays none of it"
     return row.tasks, pytest.approx(row.slot_s)
 
 
@@ -953,7 +961,9 @@ def test_tasks_between_two_leaders_are_counted_once(elastic, policy):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_every_task_is_charged_once_whatever_happens(seed):
-    """Reports that are lost, desks that are not in one, new leaders."""
+    """Reports that are lost, desks that are not in one, or that are new, and
+    new leaders.
+    """
     rng = random.Random(seed)
     pool = world.Conductor(world.hosts(a=2, b=2))
     group_id = create(pool, size=3, shared=True)
@@ -983,6 +993,10 @@ def test_every_task_is_charged_once_whatever_happens(seed):
                 del agent.desks[group_id]
                 pool.feed(agent.report())
                 agent.desks[group_id] = desk
+            case 3:
+                pool.feed(agent.report())
+                desk.boot_id += "1"
+                desk.counts.clear()
             case _:
                 pool.feed(agent.report())
         pool.tick(rng.uniform(0.0, 3.0))

@@ -154,6 +154,10 @@ class Slot:
     beyond_claim: bool | None = None
 
 
+#: Input and output of a task of a group, unless a test says otherwise.
+TASK_BYTES = {"input_bytes": 5, "output_bytes": 3}
+
+
 @dataclasses.dataclass
 class Desk:
     """The desk of a group on a host; all its clients connect at once."""
@@ -182,6 +186,8 @@ class Desk:
 
     def count(self, client_id: str, **more: float) -> None:
         """Add to what a client has done; waiting and running are set."""
+        for name, one_bytes in TASK_BYTES.items():
+            more.setdefault(name, one_bytes * more.get("ended", 0))
         old = self.counts.get(client_id) or objects.ClientCounts(
             client_id=client_id,
             ended=0,
@@ -191,7 +197,7 @@ class Desk:
             busy_s=0.0,
             connected=True,
         )
-        for name in ("ended", "arrived", "busy_s"):
+        for name in ("ended", "arrived", "busy_s", *TASK_BYTES):
             more[name] = getattr(old, name) + more.get(name, 0)
         self.counts[client_id] = dataclasses.replace(old, **more)
 

@@ -16,6 +16,9 @@ from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.vocabulary import codes
 
+#: Of each task: parameters and input, the input alone, and its result.
+SIZE_BYTES, INPUT_BYTES, OUTPUT_BYTES = 8, 5, 3
+
 
 class Run(typing.NamedTuple):
     """A task that a member has begun."""
@@ -73,7 +76,8 @@ class Driver:
             self.serial[client.client_id] += 1
             numbers.append(self.serial[client.client_id])
             self.queues.submit(
-                client, numbers[-1], one_s, 8, self.now, lock_id, blocks
+                *(client, numbers[-1], one_s, SIZE_BYTES, INPUT_BYTES),
+                *(self.now, lock_id, blocks),
             )
         return numbers
 
@@ -103,7 +107,10 @@ class Driver:
                 _, run, member = heapq.heappop(self._ends)
                 if self._current.get(member, (0,))[0] == run:
                     _, task = self._current.pop(member)
-                    done = self.queues.ended(member, task.payload, self.now)
+                    done = self.queues.ended(
+                        *(member, task.payload, self.now),
+                        output_bytes=OUTPUT_BYTES,
+                    )
                     if done is not None:
                         assert done is task
                         self._result(task, codes.OK)
@@ -112,6 +119,12 @@ class Driver:
             self.now = until_s
             self.queues.expire(self.now)
             self.decide()
+
+    def end(self, member: int, **how: typing.Any) -> None:
+        """Let a member's task end now in a way of its own."""
+        self._current.pop(member)
+        self.queues.ended(member, 0.0, self.now, **how)
+        self.decide()
 
     def lose(self, member: int) -> None:
         self._current.pop(member, None)

@@ -117,7 +117,7 @@ def test_a_member_that_was_cleared_for_another_project_has_no_block():
     desk.run()
     assert desk.runs[-1].clear
     assert not desk.queues._holders._held_bytes(
-        0, desk.queues.submit(mine, 9, 1.0, 8, desk.now, 0, key("x"))
+        0, desk.queues.submit(mine, 9, 1.0, 8, 8, desk.now, 0, key("x"))
     )
 
 

@@ -214,7 +214,7 @@ def test_a_lock_that_no_unlock_can_grant_is_refused(go):
     desk.submit(clients[1], 1.0, 1.0)
     desk.run(until_s=desk.now + 0.5)
     desk.queues.locks.lock(clients[1], 2, desk.now)
-    desk.queues.submit(clients[1], 99, 1.0, 8, desk.now, 2)
+    desk.queues.submit(clients[1], 99, 1.0, 8, 8, desk.now, 2)
     go(desk)
     desk.run()
     assert desk.refused[1:] == [("b", 2, codes.LOCK_LIMIT)]

@@ -311,8 +311,8 @@ def test_a_flood_is_refused_and_the_others_are_served():
 def test_a_task_that_is_too_large_changes_nothing():
     desk = driver.Driver(max_task_bytes=100)
     client = desk.client("a")
-    desk.queues.submit(client, 1, 1.0, 101, 0.0)
-    desk.queues.submit(client, 2, 1.0, 100, 0.0)
+    desk.queues.submit(client, 1, 1.0, 101, 0, 0.0)
+    desk.queues.submit(client, 2, 1.0, 100, 0, 0.0)
     desk.run()
     assert desk.codes("a") == {codes.TASK_TOO_LARGE: 1, codes.OK: 1}
     assert desk.queues.take_counts(desk.now)["a"].arrived == 1
@@ -343,11 +343,37 @@ def test_counts_of_a_period():
     assert (counts.arrived, counts.ended) == (4, 2)
     assert (counts.waiting, counts.running) == (1, 1)
     assert counts.busy_s == pytest.approx(3.0)
+    assert (counts.input_bytes, counts.output_bytes) == (
+        2 * driver.INPUT_BYTES,
+        2 * driver.OUTPUT_BYTES,
+    )
     desk.run()
     counts = desk.queues.take_counts(desk.now)["a"]
     assert (counts.arrived, counts.ended) == (0, 2)
     assert (counts.waiting, counts.running) == (0, 0)
     assert counts.busy_s == pytest.approx(7.0)
+    assert counts.input_bytes == 2 * driver.INPUT_BYTES
+
+
+def test_bytes_count_with_the_result_and_once():
+    desk = driver.Driver(slots=1, members=1)
+    client = desk.client("a")
+    desk.submit(client, *[1.0] * 3)
+    desk.run(until_s=0.5)
+    desk.lose(0)
+    desk.queues.members.join(0)
+    desk.decide()
+    # A block is missing, and then there is an error.
+    desk.end(0, ran=False)
+    desk.end(0)
+    counts = desk.queues.take_counts(desk.now)["a"]
+    assert (counts.ended, counts.input_bytes, counts.output_bytes) == (1, 0, 0)
+    # An empty result, which the client does not wait for any more.
+    desk.queues.detach(client, desk.now)
+    desk.end(0, output_bytes=0)
+    counts = desk.queues.take_counts(desk.now)["a"]
+    assert (counts.ended, counts.output_bytes) == (1, 0)
+    assert counts.input_bytes == driver.INPUT_BYTES
 
 
 def test_counts_of_a_client_that_left_stay_for_the_period():

@@ -17,6 +17,7 @@ class Task:
     :ivar payload: data of the caller, which may set it to None. The task
         cannot run again then: if its member dies, the client must resend it.
     :ivar lock_id: number of the lock that it runs under; 0 for none.
+    :ivar input_bytes: length of its input, without parameters and arguments.
     :ivar blocks: keys of the blocks that it refers to.
     :ivar waits_until_s: end of its wait for a member that holds its blocks.
     :ivar exchanges: how often another task with blocks took its place.
@@ -29,6 +30,7 @@ class Task:
     task_id: int
     payload: typing.Any
     lock_id: int
+    input_bytes: int
     blocks: tuple[typing.Any, ...] = ()
     waits_until_s: float | None = None
     exchanges: int = 0
@@ -130,6 +132,8 @@ class Usage:
     :ivar arrived: tasks that have arrived and were not refused.
     :ivar ended: tasks that have ended, with a result or an error.
     :ivar busy_s: slot-seconds of those tasks, and of the client's locks.
+    :ivar input_bytes: input of the tasks that have ended with a result.
+    :ivar output_bytes: these results.
     :ivar waiting: tasks that wait in the client's queues now.
     :ivar running: tasks that are running now.
     """
@@ -137,6 +141,8 @@ class Usage:
     arrived: int = 0
     ended: int = 0
     busy_s: float = 0.0
+    input_bytes: int = 0
+    output_bytes: int = 0
     waiting: int = 0
     running: int = 0
 

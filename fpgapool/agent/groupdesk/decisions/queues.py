@@ -173,16 +173,22 @@ class Queues:
         task_id: int,
         payload: typing.Any,
         size_bytes: int,
+        input_bytes: int,
         now: float,
         lock_id: int = 0,
         blocks: tuple[holding.Key, ...] = (),
     ) -> model.Task:
         """Queue a task, or refuse it with a code.
 
+        :param size_bytes: length of all that the client has sent of it.
+        :param input_bytes: length of its input, of which the members may have
+            parts already.
         :param lock_id: number of the lock that it runs under; 0 for none.
         :param blocks: blocks that it needs; members with them are preferred.
         """
-        task = model.Task(client, task_id, payload, lock_id, blocks)
+        task = model.Task(
+            client, task_id, payload, lock_id, input_bytes, blocks
+        )
         counts = client.counts
         if size_bytes > self._max_task_bytes:
             self._out.append(model.Answer(task, codes.TASK_TOO_LARGE))
@@ -202,11 +208,17 @@ class Queues:
         return task
 
     def ended(
-        self, number: int, busy_s: float, now: float, ran: bool = True
+        self,
+        number: int,
+        busy_s: float,
+        now: float,
+        ran: bool = True,
+        output_bytes: int | None = None,
     ) -> model.Task | None:
         """Record that a member's task has ended, with a result or an error.
 
         :param ran: False if a block was missing; the client resends the task.
+        :param output_bytes: length of the result; None: it has none.
         :returns: the task, or None if no client waits for its result.
         """
         member = self._members.get(number)
@@ -222,6 +234,9 @@ class Queues:
             counts = client.counts
             counts.running -= 1
         counts.ended += ran
+        if output_bytes is not None:
+            counts.input_bytes += task.input_bytes
+            counts.output_bytes += output_bytes
         lock = member.lock
         if lock is not None:
             self.locks.task_ended(client, lock, now)

@@ -16,6 +16,7 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
+from typing import NamedTuple
 
 from fpgapool import objects
 from fpgapool.core import events
@@ -29,7 +30,28 @@ KEPT_S = 600.0
 # The length of the database column.
 _BOOT_ID_LENGTH = 255
 
-_NOTHING = {"ended": 0, "arrived": 0, "busy_s": 0.0, "project_id": ""}
+_NOTHING = {
+    "ended": 0,
+    "arrived": 0,
+    "busy_s": 0.0,
+    "input_bytes": 0,
+    "output_bytes": 0,
+    "project_id": "",
+}
+
+
+class NewTasks(NamedTuple):
+    """The tasks of a client that have not been charged yet.
+
+    :ivar project_id: the client's project, which pays for them.
+    :ivar input_bytes: input of those that have ended with a result.
+    :ivar output_bytes: these results.
+    """
+
+    project_id: str
+    stats: events.ClientStats
+    input_bytes: int
+    output_bytes: int
 
 
 @dataclasses.dataclass(slots=True)
@@ -50,8 +72,8 @@ class DeskAccount:
 
     def new_tasks(
         self, line: objects.GroupReport, project_of: Callable[[str], str]
-    ) -> list[tuple[str, events.ClientStats]]:
-        """Return each client's tasks since the last call, and its project.
+    ) -> list[NewTasks]:
+        """Return each client's tasks since the last call.
 
         :param project_of: returns the project of a client new to the account.
         """
@@ -72,18 +94,28 @@ class DeskAccount:
                 waiting=one.waiting,
                 busy_s=max(one.busy_s - old["busy_s"], 0.0),
             )
-            found.append((project_id, stats))
+            input_bytes, new_input_bytes = _counted(
+                one.input_bytes, old.get("input_bytes")
+            )
+            output_bytes, new_output_bytes = _counted(
+                one.output_bytes, old.get("output_bytes")
+            )
+            found.append(
+                NewTasks(project_id, stats, new_input_bytes, new_output_bytes)
+            )
             if one.arrived or one.busy_s:
                 counts[one.client_id] = {
                     "ended": one.ended,
                     "arrived": one.arrived,
                     "busy_s": one.busy_s,
+                    "input_bytes": input_bytes,
+                    "output_bytes": output_bytes,
                     "project_id": project_id,
                 }
         self._set(boot_id=boot_id, counts=counts)
         running = sum(one.running for one in line.clients)
         self.running_s += running * self._passed_s
-        self.running_s -= sum(one.busy_s for _, one in found)
+        self.running_s -= sum(one.stats.busy_s for one in found)
         self.running_s = max(self.running_s, 0.0) if running else 0.0
         return found
 
@@ -215,3 +247,17 @@ class DeskAccounts:
         # Keep the dict itself, because accounts refer to it.
         self._changed.clear()
         return changed
+
+
+def _counted(reported: int, charged: int | None) -> tuple[int, int]:
+    """Return what is charged after a report, and how much of that is new.
+
+    :param charged: what was before. None: a leader of an earlier release has
+        stored no bytes; whether another one has charged what there were is
+        unknown, so only the next ones are charged.
+    """
+    if charged is None:
+        return reported, 0
+    # An agent of an earlier release reports none.
+    new = max(reported - charged, 0)
+    return charged + new, new

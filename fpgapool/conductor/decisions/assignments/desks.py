@@ -347,16 +347,20 @@ class Desks(parts.Room):
             return group.project_id if ended is None else ended
 
         found = account.new_tasks(line, project_of)
-        for project_id, one in found:
-            if one.ended or one.busy_s:
+        for new in found:
+            one, moved_bytes = new.stats, new.input_bytes + new.output_bytes
+            if one.ended or one.busy_s or moved_bytes:
                 self._counts.group_tasks += one.ended
                 self._counts.group_busy_s += one.busy_s
+                self._counts.moved_bytes += moved_bytes
                 account.pay(one.busy_s)
                 self._ledger.add(
-                    project_id,
+                    new.project_id,
                     group.accelerator,
                     self._clock.now,
                     group_busy_s=one.busy_s,
+                    input_bytes=new.input_bytes,
+                    output_bytes=new.output_bytes,
                 )
                 if (client := clients.get(one.client)) is not None:
                     self._record_use(client, one)
@@ -364,8 +368,8 @@ class Desks(parts.Room):
             events.TaskStats(
                 group_id=group.id,
                 host_id=host.id,
-                clients=tuple(one for _, one in found),
-                busy_s=sum(one.busy_s for _, one in found),
+                clients=tuple(one.stats for one in found),
+                busy_s=sum(one.stats.busy_s for one in found),
                 busy_members=sum(one.running for one in line.clients),
             )
         )
