@@ -290,7 +290,9 @@ def test_a_slow_sender_keeps_no_slot(start) -> None:
     made.send(b"1")
     reply = stage.agent.request("release", generation=1, reason="YIELDED")
     assert reply["ok"]
-    made.send(b"2")
+    # It may have hung up already.
+    with contextlib.suppress(channels.ChannelClosed):
+        made.send(b"2")
     assert stage.agent.wait_result()["code"] == codes.YIELDED
     with pytest.raises(channels.ChannelClosed):
         made.recv_some_into(memoryview(bytearray(1)))
