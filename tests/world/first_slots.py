@@ -15,6 +15,7 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import states
 from tests.world import invariants
 from tests.world import planting
+from tests.world import sets
 
 check = invariants.check
 
@@ -89,10 +90,7 @@ def first_slots_serve_one_by_one() -> None:
         if one.group_id is None:
             note(holding, one, ready)
             return
-        one.ready.add(ready.slot_id)
-        holding._enter(ready, model.Phase.READY)
-        if len(one.ready) == len(one.records):
-            holding._sets.started(one)
+        sets.use_alone(holding, one, ready)
 
     holders.Holders._note_ready = hasty  # type: ignore[method-assign]
 

@@ -16,7 +16,7 @@ from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import member_sets
 from fpgapool.conductor.decisions.requests import opening
 from fpgapool.conductor.decisions.requests import sessions
-from fpgapool.core import model
+from fpgapool.core import events
 from fpgapool.core.rules import holders
 from fpgapool.core.rules import set_places
 from fpgapool.core.topology import slots
@@ -242,19 +242,26 @@ class Sets(part.Part):
 _bug = planting.of_part(Sets.NAME)
 
 
+def use_alone(
+    holding: holders.Holders,
+    one: set_places.SessionSet,
+    ready: slots.Hold,
+) -> None:
+    """Let a set use a slot before its others are ready, which is a bug."""
+    assert ready.record is not None
+    job_id = ready.record.job.id
+    one.ready.add(ready.slot_id)
+    # So long, the slot is no set's.
+    del holding._in_sets[job_id]
+    holding.on_moved(events.SlotReady(ready.slot_id, ready.generation))
+    holding._in_sets[job_id] = one
+    if len(one.ready) == len(one.records):
+        holding._sets.started(one)
+
+
 @_bug("a set has begun without one of its sessions")
 def slots_of_a_set_granted_one_by_one() -> None:
-    def hasty(
-        holding: holders.Holders,
-        one: set_places.SessionSet,
-        ready: slots.Hold,
-    ) -> None:
-        one.ready.add(ready.slot_id)
-        holding._enter(ready, model.Phase.READY)
-        if len(one.ready) == len(one.records):
-            holding._sets.started(one)
-
-    holders.Holders._note_ready = hasty  # type: ignore[method-assign]
+    holders.Holders._note_ready = use_alone  # type: ignore[method-assign]
 
 
 @_bug("a set holds some of its slots")
