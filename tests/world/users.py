@@ -29,6 +29,10 @@ check = invariants.check
 _USERS = 3
 _FIRST_UID = 1000
 _LIMIT = 2
+#: Parts with which users who wait do not all wait for the same slots: sessions
+#: that take slots from others have strategies of their own, and who could not
+#: leave a slot before it is reserved does not get it.
+_UNEVEN = frozenset({"preemption", "reservations"})
 #: Virtual times are as exact as that.
 _ROUNDING_BYTES = 1.0
 
@@ -296,9 +300,9 @@ class Users(part.Part):
         self._impossible: set[str] = set()
         Watcher(world.watcher).install()
         self._turns = TurnsWatcher(world.watcher)
-        # Sessions that take slots from others have strategies of their own.
-        has_own = "preemption" in world.schedule.parts
-        if _refuses_nobody(world.schedule.seed) and not has_own:
+        if _refuses_nobody(world.schedule.seed) and not _UNEVEN.intersection(
+            world.schedule.parts
+        ):
             self._turns.install()
 
     def facts(self) -> dict[str, object]:
