@@ -149,9 +149,11 @@ class Watcher:
         self._watcher = watcher
         self._rows = rows
         self._promised = promised
-        #: When each leader began, and since when something is wrong.
+        #: When each leader began, and when it decided last.
         self._began_s: dict[pools.Pool, float] = {}
-        self._wrong_s: dict[tuple[pools.Pool, str], float] = {}
+        self._decided_s: dict[pools.Pool, float] = {}
+        #: Since when something is wrong at a leader, by reservation.
+        self._wrong_s: dict[pools.Pool, dict[str, float]] = {}
         #: By what a clock says, which may be ahead.
         self._latest_s = 0.0
         #: The states that owners were told.
@@ -184,7 +186,8 @@ class Watcher:
         self, effects: effects.Effects, brain: engine.Engine, now: float
     ) -> None:
         pool = brain.pool
-        self._began_s[pool] = now
+        self._began_s[pool] = self._decided_s[pool] = now
+        self._wrong_s[pool] = {}
         self._told[pool] = {
             entry.id: entry.state for entry in self._rows().calendar()
         }
@@ -201,14 +204,19 @@ class Watcher:
         self._check_told(effects, pool)
         self._check_assigned(pool, now)
         self._note_assigned(pool)
+        wrong_s = self._wrong_s[pool]
+        if now - self._decided_s[pool] > _LOOKED_S:
+            # It stood still, and what came meanwhile is decided before it
+            # looks again.
+            wrong_s.clear()
+        self._decided_s[pool] = now
         for entry in pool.calendar.live():
             self.states[entry.state] += 1
             wrong = self._wrong(pool, entry, now)
-            key = pool, entry.id
             if wrong is None:
-                self._wrong_s.pop(key, None)
+                wrong_s.pop(entry.id, None)
                 continue
-            since_s = self._wrong_s.setdefault(key, now)
+            since_s = wrong_s.setdefault(entry.id, now)
             check(now - since_s <= _LOOKED_S, wrong, entry, now)
 
     def _check_promised(self, pool: pools.Pool) -> None:

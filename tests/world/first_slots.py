@@ -89,8 +89,8 @@ def first_slots_serve_one_by_one() -> None:
     ) -> None:
         if one.group_id is None:
             note(holding, one, ready)
-        else:
-            sets.grant_early(holding, one, ready)
+            return
+        sets.use_alone(holding, one, ready)
 
     holders.Holders._note_ready = hasty  # type: ignore[method-assign]
 

@@ -242,22 +242,26 @@ class Sets(part.Part):
 _bug = planting.of_part(Sets.NAME)
 
 
-def grant_early(
-    holding: holders.Holders, one: set_places.SessionSet, ready: slots.Hold
+def use_alone(
+    holding: holders.Holders,
+    one: set_places.SessionSet,
+    ready: slots.Hold,
 ) -> None:
-    """Grant a slot of a set that is ready, whether or not the others are."""
+    """Let a set use a slot before its others are ready, which is a bug."""
     assert ready.record is not None
+    job_id = ready.record.job.id
     one.ready.add(ready.slot_id)
-    del holding._in_sets[ready.record.job.id]
+    # So long, the slot is no set's.
+    del holding._in_sets[job_id]
     holding.on_moved(events.SlotReady(ready.slot_id, ready.generation))
-    holding._in_sets[ready.record.job.id] = one
+    holding._in_sets[job_id] = one
     if len(one.ready) == len(one.records):
         holding._sets.started(one)
 
 
 @_bug("a set has begun without one of its sessions")
 def slots_of_a_set_granted_one_by_one() -> None:
-    holders.Holders._note_ready = grant_early  # type: ignore[method-assign]
+    holders.Holders._note_ready = use_alone  # type: ignore[method-assign]
 
 
 @_bug("a set holds some of its slots")

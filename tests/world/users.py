@@ -29,6 +29,10 @@ check = invariants.check
 _USERS = 3
 _FIRST_UID = 1000
 _LIMIT = 2
+#: Parts with which users who wait do not all wait for the same slots: sessions
+#: that take slots from others have strategies of their own, and who could not
+#: leave a slot before it is reserved does not get it.
+_UNEVEN = frozenset({"preemption", "reservations"})
 #: Virtual times are as exact as that.
 _ROUNDING_BYTES = 1.0
 
@@ -108,6 +112,9 @@ class _User:
     :ivar largest_bytes: its largest claim.
     :ivar able: what everybody had had when it began to wait below its limit,
         by the priorities at which it does.
+    :ivar behind: the priorities at which its tag may be before the virtual
+        time, as it was at its limit meanwhile: until its next slot, what its
+        slots cost beyond their claims does not delay it.
     """
 
     def __init__(self) -> None:
@@ -117,6 +124,7 @@ class _User:
         self.owed_bytes: collections.Counter[int] = collections.Counter()
         self.largest_bytes = 0.0
         self.able: dict[int, dict[str, float]] = {}
+        self.behind: set[int] = set()
 
 
 class _Project:
@@ -133,6 +141,7 @@ class _Project:
         may = set() if is_full or name in self.held_back else user.waits
         for priority in user.able.keys() - may:
             del user.able[priority]
+        user.behind |= user.waits - may
         for priority in may - user.able.keys():
             user.able[priority] = {
                 other: one.had_bytes[priority]
@@ -201,7 +210,9 @@ class TurnsWatcher:
         self, _none: None, known: users.Users, rank: users.Rank
     ) -> None:
         if (project := self._projects.get(known)) is not None:
-            project.users[rank[1]].waits.add(rank[0])
+            user = project.users[rank[1]]
+            user.waits.add(rank[0])
+            user.behind.discard(rank[0])
             project.changed(known, rank[1])
 
     def _left(self, _none: None, known: users.Users, rank: users.Rank) -> None:
@@ -233,6 +244,7 @@ class TurnsWatcher:
                     excess_bytes,
                 )
         user = project.users[name]
+        user.behind.discard(priority)
         user.slots += 1
         user.had_bytes[priority] += cost_bytes
         user.largest_bytes = max(user.largest_bytes, cost_bytes)
@@ -255,7 +267,8 @@ class TurnsWatcher:
         project = self._projects.get(known)
         if project is not None and cost_bytes > 0.0:
             user = project.users[rank[1]]
-            user.had_bytes[rank[0]] += cost_bytes
+            if rank[0] not in user.behind:
+                user.had_bytes[rank[0]] += cost_bytes
             user.owed_bytes[rank[0]] += cost_bytes
 
 
@@ -287,9 +300,9 @@ class Users(part.Part):
         self._impossible: set[str] = set()
         Watcher(world.watcher).install()
         self._turns = TurnsWatcher(world.watcher)
-        # Sessions that take slots from others have strategies of their own.
-        has_own = "preemption" in world.schedule.parts
-        if _refuses_nobody(world.schedule.seed) and not has_own:
+        if _refuses_nobody(world.schedule.seed) and not _UNEVEN.intersection(
+            world.schedule.parts
+        ):
             self._turns.install()
 
     def facts(self) -> dict[str, object]:
