@@ -18,16 +18,26 @@ from fpgapool.allinone import program
 from fpgapool.common import exception
 from fpgapool.conductor import service as conductor_service
 from fpgapool.rpcapi import conductor as conductor_api
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 0.05
 # A busy machine needs many seconds; users want to know what happens meanwhile.
 _REPORT_INTERVAL_S = 2.0
+# With the database of a former run, slots may have sessions and groups again,
+# or be disabled. One that is being prepared may still fail.
+_READY = (
+    states.SLOT_IDLE,
+    states.SLOT_READY,
+    states.SLOT_ACTIVE,
+    states.SLOT_DETACHED,
+    states.DISABLED,
+)
 
 
 class Readiness:
-    """A service that waits until a conductor leads and enough slots are idle.
+    """A service that waits until a conductor leads and enough slots are ready.
 
     RPC must have been set up.
 
@@ -81,7 +91,7 @@ class Readiness:
             if poll % reports == 0:
                 self._on_wait(missing)
         self._on_failure(
-            f"not all slots were idle within {self._timeout_s:g} s"
+            f"not all slots were ready within {self._timeout_s:g} s"
         )
 
     def _missing(self) -> str | None:
@@ -94,10 +104,10 @@ class Readiness:
             LOG.debug("The conductor does not respond yet", exc_info=True)
             return "the conductor does not respond yet"
         slots = counts["slots"].values()
-        idle = sum(one.get("idle", 0) for one in slots)
-        if idle >= self._slots:
+        ready = sum(one.get(state, 0) for one in slots for state in _READY)
+        if ready >= self._slots:
             return None
-        return f"{idle} of {self._slots} slots are ready"
+        return f"{ready} of {self._slots} slots are ready"
 
 
 class Lifeline:

@@ -54,6 +54,8 @@ def make(
         address,
         app,
         numthreads=threads,
+        # A burst of connections waits to be accepted, instead of being reset.
+        request_queue_size=threads,
         timeout=timeout_s,
         shutdown_timeout=stop_s,
     )

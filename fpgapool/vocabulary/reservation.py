@@ -52,6 +52,8 @@ GRACE_S = 900.0
 #: A reservation that is over is kept for so long.
 KEPT_S = 7 * 86400.0
 
+# In the year 5138.
+_LATEST_S = 1e11
 _NAME = re.compile(rules.GROUP_NAME)
 
 #: The members of a request and their defaults, where they have one.
@@ -66,8 +68,10 @@ DEFAULTS: typing.Final[Mapping[str, Any]] = {
 _REQUIRED = ("accelerator", "slots", "start_s", "end_s")
 #: Members that a request may have.
 MEMBERS = (*_REQUIRED, *DEFAULTS)
+# What the API, from which requests come, calls its times.
+_SAID = {"start_s": "start_at", "end_s": "end_at"}
 #: Members of a reservation that has begun and may still change.
-_WHILE_ACTIVE = frozenset({"name", "end_s", "grace_s"})
+_WHILE_ACTIVE = ("name", "end_s", "grace_s")
 
 FIELDS = fields.Fields(
     fields.shown("id", fields.UUID, column=True),
@@ -159,11 +163,11 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
         if name not in MEMBERS:
             raise Invalid(
                 f"{name:.40} is no member of a reservation; the members are"
-                f" {', '.join(MEMBERS)}"
+                f" {', '.join(map(_said, MEMBERS))}"
             )
     for name in _REQUIRED:
         if given.get(name) is None:
-            raise Invalid(f"{name} is required")
+            raise Invalid(f"{_said(name)} is required")
     found = {**DEFAULTS, **given}
     _check_texts(found)
     if found["repeat"] != NEVER and given.get("times") is None:
@@ -173,8 +177,13 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
         )
     found["slots"] = _whole(found, "slots", 1, MAX_SLOTS)
     found["times"] = _whole(found, "times", 1, MAX_TIMES)
-    for name in "start_s", "end_s":
-        found[name] = _number(found, name, 0.0, 1e11)
+    for name, said in _SAID.items():
+        try:
+            found[name] = _number(found, name, 0.0, _LATEST_S)
+        except Invalid:
+            raise Invalid(
+                f"{said} must be in the years 1970 to 5138"
+            ) from None
     found["grace_s"] = _number(found, "grace_s", 0.0, HORIZON_S)
     _check_times(found)
     return found
@@ -192,10 +201,18 @@ def changed(
         for name in change:
             if name not in _WHILE_ACTIVE:
                 raise Invalid(
-                    f"{name:.40} cannot change while the reservation runs;"
-                    f" only {', '.join(sorted(_WHILE_ACTIVE))} can"
+                    f"{_said(name):.40} cannot change while the reservation"
+                    f" runs; only {', '.join(map(_said, _WHILE_ACTIVE))} can"
                 )
-    return checked({**old, **change})
+    merged = {**old, **change}
+    if old["repeat"] == NEVER and "times" not in change:
+        # That it began once does not say how often it is to begin.
+        del merged["times"]
+    return checked(merged)
+
+
+def _said(name: str) -> str:
+    return _SAID.get(name, name)
 
 
 def _check_texts(found: dict[str, Any]) -> None:

@@ -60,6 +60,29 @@ def ask() -> Iterator[Callable[..., bytes]]:
         thread.join()
 
 
+def test_a_burst_of_connections_waits_to_be_accepted():
+    server = webserver.make(("127.0.0.1", 0), echo, 40)
+    server.prepare()
+    request = POST + b"Connection: close\r\nContent-Length: 2\r\n\r\nhi"
+    thread = threading.Thread(target=server.serve)
+    socks: list[socket.socket] = []
+    try:
+        # Nobody accepts them yet.
+        for _ in range(40):
+            sock = socket.create_connection(server.bind_addr, PATIENCE_S)
+            socks.append(sock)
+            sock.sendall(request)
+        thread.start()
+        for sock in socks:
+            assert sock.recv(1 << 16).startswith(b"HTTP/1.1 200 OK")
+    finally:
+        for sock in socks:
+            sock.close()
+        server.stop()
+        if thread.is_alive():
+            thread.join()
+
+
 def status_of(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
 

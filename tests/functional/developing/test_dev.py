@@ -105,6 +105,6 @@ def test_a_pool_that_is_not_ready_in_time(tmp_path: pathlib.Path) -> None:
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "the pool did not start:" in done.stdout
-    assert "not all slots were idle within 0.01 s" in done.stdout
+    assert "not all slots were ready within 0.01 s" in done.stdout
     assert "longer limit" in done.stdout
     assert "--start-timeout-s" in done.stdout

@@ -6,6 +6,7 @@ import pytest
 
 from fpgapool.conductor.decisions.calendar import book
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import reservation
 from tests.unit.api import fakes
 
 PATH = "/v1/reservations"
@@ -149,6 +150,16 @@ def test_nonsense_is_refused(world, members, status, code):
         ({"start_at": "2023-11-15T08:00:00+99:00"}, None),
         ({"start_at": "0001-01-01T00:00:00+23:59"}, None),
         ({"end_at": "9999-12-31T23:59:59-23:59"}, None),
+        # A day with an offset is no time of the day.
+        ({"start_at": "2023-11-15+08:00"}, None),
+        ({"start_at": "2023-11-15-08:00"}, None),
+        ({"start_at": "2023-11-15-08"}, None),
+        ({"start_at": "20231115+0800"}, None),
+        ({"start_at": "2023-11-15X08:00"}, None),
+        ({"start_at": "2023-11-15\x0008:00"}, None),
+        # How often?
+        ({"repeat": "day"}, None),
+        ({"repeat": "week"}, None),
     ],
 )
 def test_bad_changes_change_nothing(world, members, code):
@@ -182,6 +193,32 @@ def test_numbers_may_be_too_large(world, name, number):
     body = f'{{"reservation": {{"{name}": {number}}}}}'.encode()
     found = world.error("PATCH", path, fakes.MEMBER, body=body)
     assert found == (400, codes.INVALID_RESERVATION)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "2023-11-15",
+        "20231115T0000",
+        "2023-W46-3 00:00",
+        "2023-11-15 01:00+01:00",
+        "2023-11-15T00:00:00Z",
+    ],
+)
+def test_times_have_the_forms_of_iso_8601(world, start):
+    found = create(world, start_at=start)
+    assert found["start_at"] == "2023-11-15T00:00:00.000000Z"
+
+
+def test_errors_name_times_as_requests_do(world):
+    found = create(world, status=400, end_at="9999-01-01T00:00:00Z")
+    assert "end_at must be in the years 1970 to 5138" in found["detail"]
+    with pytest.raises(reservation.Invalid) as refused:
+        reservation.changed({"repeat": "day"}, {"start_s": 1.0}, begun=True)
+    assert str(refused.value) == (
+        "start_at cannot change while the reservation runs; only name,"
+        " end_at, grace_s can"
+    )
 
 
 def test_times_have_offsets(world):

@@ -418,7 +418,7 @@ def test_a_project_has_so_many_times() -> None:
         ({"end_s": 200 * DAY_S}, True),
         ({"start_s": 1900.0}, True),
         ({"start_s": 3000.0, "end_s": 3600.0}, True),
-        ({"repeat": "day"}, True),
+        ({"repeat": "day", "times": 1}, True),
         ({"accelerator": "aes"}, True),
         ({"host_uuids": [OTHER]}, True),
         ({"slots": 3}, True),
