@@ -68,6 +68,9 @@ _REQUIRED = ("accelerator", "slots", "start_s", "end_s")
 MEMBERS = (*_REQUIRED, *DEFAULTS)
 #: Members of a reservation that has begun and may still change.
 _WHILE_ACTIVE = frozenset({"name", "end_s", "grace_s"})
+#: Times have other names and another form in the API.
+API_TIMES = {"start_at": "start_s", "end_at": "end_s"}
+_API_NAMES = {ours: shown for shown, ours in API_TIMES.items()}
 
 FIELDS = fields.Fields(
     fields.shown("id", fields.UUID, column=True),
@@ -191,9 +194,11 @@ def changed(
     if begun:
         for name in change:
             if name not in _WHILE_ACTIVE:
+                possible = [_API_NAMES.get(one, one) for one in _WHILE_ACTIVE]
                 raise Invalid(
-                    f"{name:.40} cannot change while the reservation runs;"
-                    f" only {', '.join(sorted(_WHILE_ACTIVE))} can"
+                    f"{_API_NAMES.get(name, name):.40} cannot change while the"
+                    f" reservation runs; only {', '.join(sorted(possible))}"
+                    " can"
                 )
     return checked({**old, **change})
 
