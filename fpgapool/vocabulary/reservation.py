@@ -68,10 +68,12 @@ DEFAULTS: typing.Final[Mapping[str, Any]] = {
 _REQUIRED = ("accelerator", "slots", "start_s", "end_s")
 #: Members that a request may have.
 MEMBERS = (*_REQUIRED, *DEFAULTS)
-# What the API, from which requests come, calls its times.
-_SAID = {"start_s": "start_at", "end_s": "end_at"}
 #: Members of a reservation that has begun and may still change.
 _WHILE_ACTIVE = ("name", "end_s", "grace_s")
+#: Times have other names and another form in the API, from which requests
+#: come.
+API_TIMES = {"start_at": "start_s", "end_at": "end_s"}
+_API_NAMES = {ours: shown for shown, ours in API_TIMES.items()}
 
 FIELDS = fields.Fields(
     fields.shown("id", fields.UUID, column=True),
@@ -177,7 +179,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
         )
     found["slots"] = _whole(found, "slots", 1, MAX_SLOTS)
     found["times"] = _whole(found, "times", 1, MAX_TIMES)
-    for name, said in _SAID.items():
+    for name, said in _API_NAMES.items():
         try:
             found[name] = _number(found, name, 0.0, _LATEST_S)
         except Invalid:
@@ -212,7 +214,7 @@ def changed(
 
 
 def _said(name: str) -> str:
-    return _SAID.get(name, name)
+    return _API_NAMES.get(name, name)
 
 
 def _check_texts(found: dict[str, Any]) -> None:

@@ -20,8 +20,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import reservation
 from fpgapool.vocabulary import rules
 
-# Times have other names and another form in the API.
-_TIMES = {"start_at": "start_s", "end_at": "end_s"}
+_TIMES = reservation.API_TIMES
 
 
 def index(call: calls.Call) -> calls.Answer:

@@ -276,8 +276,19 @@ def _check_names(given: Mapping[str, Any], others: Collection[str]) -> None:
         if value is not None and name in others:
             raise errors.InvalidRequest(
                 codes.INVALID_SET,
-                f"acc_open_set() does not accept {name} there",
+                f"acc_open_set() does not accept {name}{_elsewhere(name)}",
             )
+
+
+def _elsewhere(name: str) -> str:
+    """Say where an argument of sessions goes instead."""
+    if name == "set_placement":
+        return "; name it placement"
+    if name == "set_size":
+        return "; it is the number of sessions"
+    if name in _OF_ONE:
+        return " for the whole set; give it to single sessions"
+    return " for a single session; give it to the whole set"
 
 
 def open_all(

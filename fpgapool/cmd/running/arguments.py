@@ -327,9 +327,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             f"unexpected argument {unknown[0]!r} after FILE: one file at a"
             " time is taken"
         )
-    if found.file == PLUS:
-        made.error(f"name a stage after the {PLUS}")
-    stages = (found.accelerator or "").split(f" {PLUS} ")
+    stages = [one.strip() for one in (found.accelerator or "").split(PLUS)]
+    if found.file == PLUS or (len(stages) > 1 and not all(stages)):
+        made.error(f"name a stage before and after each {PLUS}")
     found.stages = tuple(stages) if len(stages) > 1 else ()
     return found
 

@@ -49,7 +49,7 @@ class _Left(format_columns.DictColumn):
     def _text(self, number: float) -> str:
         if self.resource == "bytes":
             return units.bytes_text(number)
-        return f"{number:,.10g} {self.resource.rpartition('_')[2]}"
+        return f"{number:,.0f} {self.resource.rpartition('_')[2]}"
 
 
 def _column(name: str) -> type[_Left]:

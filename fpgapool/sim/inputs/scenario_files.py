@@ -163,6 +163,7 @@ def place_and_reason(
     reason, _, place = message.partition(" - at ")
     place = place.replace("`", "")
     choices = _choices(kind, place)
+    members = _members(kind, place)
     if _SOME_KEY in place:
         place = _with_keys(
             place,
@@ -177,10 +178,11 @@ def place_and_reason(
     if unknown is None:
         return place, reason[:1].lower() + reason[1:]
     name = unknown[1]
-    if not place.startswith(_OPTIONS):
-        return place, f"unknown member {name}"
-    near = vocabulary.hint(name, scenarios.StrategyOptions.__struct_fields__)
-    return place, f"unknown option {name}{near}"
+    near = vocabulary.hint(name, members)
+    if place.startswith(_OPTIONS):
+        return place, f"unknown option {name}{near}"
+    known = near or f"; known members: {', '.join(members)}"
+    return place, f"unknown member {name}{known}"
 
 
 def _none_of(reason: str, choices: list[str]) -> str:
@@ -201,18 +203,37 @@ def _choices(kind: type[object], place: str) -> list[str]:
 
     :param place: as msgspec writes it.
     """
-    found = [inspect.type_info(kind)]
-    for part in _PARTS.findall(place)[1:]:
-        found = [inner for one in found for inner in _inside(one, part)]
     return [
         str(value)
-        for one in found
-        for each in (
-            one.types if isinstance(one, inspect.UnionType) else [one]
-        )
+        for each in _types(kind, place)
         if isinstance(each, inspect.LiteralType)
         for value in each.values
     ]
+
+
+def _members(kind: type[object], place: str) -> list[str]:
+    """Return the names of the members that an object at a place may have.
+
+    :param place: as msgspec writes it.
+    """
+    return [
+        field.encode_name
+        for each in _types(kind, place)
+        if isinstance(each, inspect.StructType)
+        for field in each.fields
+    ]
+
+
+def _types(kind: type[object], place: str) -> Iterator[inspect.Type]:
+    """Yield the types that a value at a place may have."""
+    found = [inspect.type_info(kind)]
+    for part in _PARTS.findall(place)[1:]:
+        found = [inner for one in found for inner in _inside(one, part)]
+    for one in found:
+        if isinstance(one, inspect.UnionType):
+            yield from one.types
+        else:
+            yield one
 
 
 def _inside(kind: inspect.Type, part: str) -> Iterator[inspect.Type]:

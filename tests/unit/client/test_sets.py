@@ -55,6 +55,26 @@ def test_bad_arguments(
 
 
 @pytest.mark.parametrize(
+    ("members", "options", "said"),
+    [
+        ([_ONE] * 2, {"set_placement": "spread"}, "name it placement"),
+        ([_ONE] * 2, {"set_size": 2}, "it is the number of sessions"),
+        ([_ONE] * 2, {"request_id": "r"}, "give it to single sessions"),
+        (
+            [{"accelerator": "copy", "size_bytes": 1, "set_id": "r"}] * 2,
+            {},
+            "give it to the whole set",
+        ),
+    ],
+)
+def test_arguments_elsewhere(
+    members: list[object], options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(client.InvalidRequest, match=said):
+        client.acc_open_set(members, front_door="/nonexistent", **options)
+
+
+@pytest.mark.parametrize(
     ("members", "options"),
     [
         ([_ONE] * 2, {"colour": 1}),

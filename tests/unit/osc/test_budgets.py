@@ -53,6 +53,9 @@ def test_what_is_left_is_shown(app: fakes.App) -> None:
     app.client.budgets.assert_called_once_with(all_projects=True)
     left = budget._FORMATTERS["slot_s"](row["Slot S"])
     assert left.human_readable() == "8 s of 12 s left"
+    odd = {**row["Slot S"], "left": 1_239.5547998, "limit": 12_345}
+    left = budget._FORMATTERS["slot_s"](odd)
+    assert left.human_readable() == "1,240 s of 12,347 s left"
     assert budget._FORMATTERS["bytes"](None).human_readable() == "unlimited"
 
 

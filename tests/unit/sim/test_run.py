@@ -480,6 +480,16 @@ BAD = {
         "strategies.ra: unknown option colour",
         "",
     ),
+    "nearly a member": (
+        _of("placement", "spread"),
+        "jobs[0]: unknown member placement",
+        "did you mean set_placement?",
+    ),
+    "no member": (
+        lambda each: each.update(users={"lab": {"limit": 1}}),
+        "users.lab: unknown member limit",
+        "known members: sessions_per_user, user_turns",
+    ),
     "queues": (
         lambda each: each["strategies"].update(wa={"queues": 10**9}),
         "strategies.wa.queues",

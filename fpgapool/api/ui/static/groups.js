@@ -101,7 +101,8 @@ export class Group {
     }
     setText(this.heading, `Group ${group.name}`);
     this.facts.show([
-      { label: "State", text: group.state },
+      { label: "State",
+        text: [group.state, group.reason].filter(Boolean).join(": ") },
       { label: "Slots", text: `${group.members_total ?? group.members.length
       } of ${size(group)}` },
       { label: "Waiting tasks",

@@ -333,9 +333,22 @@ def test_a_set_that_waits_tries_no_other_slot(
     )
 
 
-def test_a_chain_names_each_stage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run.main(["gzip", "+"]) == 2
-    assert "name a stage after the +" in capsys.readouterr().err
+@pytest.mark.parametrize("words", [["gzip", "+"], ["gzip+"], ["+aes", "F"]])
+def test_a_chain_names_each_stage(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run.main(words) == 2
+    said = capsys.readouterr().err
+    assert "name a stage before and after each +" in said
+
+
+@pytest.mark.parametrize(
+    "words", [["gzip", "+", "aes"], ["gzip + aes"], ["gzip+aes"]]
+)
+def test_a_chain_needs_no_spaces(words: list[str]) -> None:
+    found = command_line.parse([*words, "FILE"])
+    assert found.stages == ("gzip", "aes")
+    assert found.file == "FILE"
 
 
 @pytest.mark.parametrize(
