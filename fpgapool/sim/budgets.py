@@ -55,9 +55,11 @@ class _Account:
         slot_s, used_bytes = self._charged
         open_s = sum(now - since for since in self._since.values())
         left_s = self._totals[0] - slot_s - open_s
-        # The time at which nothing is left was rounded.
+        # The time at which nothing is left was rounded. Late in a run, it may
+        # be too close to be told from now.
         if (
             left_s <= _ROUNDED * (slot_s + open_s)
+            or (self._since and now + left_s / len(self._since) <= now)
             or used_bytes >= self._totals[1]
         ):
             self.due_s = refills_s

@@ -64,7 +64,13 @@ def stages(
     if options.get("meanwhile") not in (None, opening.CPU):
         raise errors.invalid(f"meanwhile must be None or {opening.CPU!r}")
     wanted = [checks.name(one, "accelerator") for one in accelerators]
-    given = dict(options.get("params") or {})
+    given = options.get("params") or {}
+    if not isinstance(given, Mapping):
+        raise errors.InvalidRequest(
+            codes.CHAIN_PARAMS,
+            "params must be a mapping from a stage's accelerator, or its"
+            " number as text, to its parameters",
+        )
     found = []
     for number, accelerator in enumerate(wanted, 1):
         own = given.get(str(number), given.get(accelerator))

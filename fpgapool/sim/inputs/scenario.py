@@ -48,6 +48,8 @@ _Rate = typing.Annotated[
 ]
 _Time = typing.Annotated[float, msgspec.Meta(ge=0, le=MAX_S)]
 _Span = typing.Annotated[float, msgspec.Meta(gt=0, le=MAX_S)]
+# Each period of a tenant whose jobs wait is an event.
+_Period = typing.Annotated[float, msgspec.Meta(ge=1, le=MAX_S)]
 _Ratio = typing.Annotated[float, msgspec.Meta(ge=0, le=MAX_RETURN_RATIO)]
 _Hosts = typing.Annotated[int, msgspec.Meta(ge=1, le=MAX_HOSTS)]
 _Slots = typing.Annotated[int, msgspec.Meta(ge=1, le=MAX_SLOTS_PER_DEVICE)]
@@ -474,7 +476,7 @@ class Budget(_Record, frozen=True):
     :ivar carry_over: whether what is left can be used in the next period.
     """
 
-    period_s: _Span
+    period_s: _Period
     slot_s: _Positive | None = None
     bytes: _Bytes | None = None
     action: typing.Literal["refuse", "idle_only"] = "refuse"

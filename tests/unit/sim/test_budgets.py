@@ -175,6 +175,14 @@ def _used_s(one: schedules.JobOutcome, begin_s: float, now_s: float) -> float:
     return min(one.finish_s, now_s) - one.start_s
 
 
+@pytest.mark.parametrize("limit_s", [1e-12, 1e-8, 1e-300])
+def test_a_limit_may_be_shorter_than_clocks_can_tell(limit_s: float) -> None:
+    """Late in a run, no moment lies between a start and the limit."""
+    jobs = [("t", 1.0, 9e8), ("t", 1.0, 9e8)]
+    scenario = make_scenario(jobs, {"t": of(1e9, slot_s=limit_s)})
+    assert times(scenario) == [(9e8, 9e8 + 1), (1e9, 1e9 + 1)]
+
+
 BAD: dict[str, tuple[dict[str, typing.Any], str]] = {
     "no limit": ({"t": {"period_s": 1}}, "budgets.t: needs slot_s or bytes"),
     "no such tenant": (
@@ -183,6 +191,7 @@ BAD: dict[str, tuple[dict[str, typing.Any], str]] = {
     ),
     "no period": ({"t": {"slot_s": 1}}, "period_s"),
     "nothing": ({"t": {"period_s": 1, "slot_s": 0}}, "slot_s"),
+    "no end of periods": ({"t": {"period_s": 1e-6, "slot_s": 1}}, "period_s"),
     "unknown action": (
         {"t": {"period_s": 1, "slot_s": 1, "action": "finish"}},
         "action",

@@ -62,6 +62,14 @@ def test_parameters_go_to_their_stages(asked) -> None:
     assert [one.params for one in found] == [{"a": 1}, {"b": 2}]
 
 
+@pytest.mark.parametrize("params", [[1], "level", 5, [("gzip", {})], {"x"}])
+def test_parameters_are_a_mapping(asked, params) -> None:
+    with pytest.raises(errors.InvalidRequest, match="a mapping") as caught:
+        _chain("gzip", "aes", params=params)
+    assert caught.value.code == codes.CHAIN_PARAMS
+    assert not asked
+
+
 @pytest.mark.parametrize("name", ["gzi", "0", "3", ""])
 def test_parameters_of_no_stage(asked, name) -> None:
     with pytest.raises(errors.InvalidRequest, match="gzip \\+ aes") as caught:
