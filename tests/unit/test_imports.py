@@ -66,7 +66,7 @@ yarn: vocabulary # labels of nodes; decides only
 sim: accelerators.base client core strategies vocabulary # a cloud with the
     # pool's own decisions and rates
 allinone: accelerators agent api common conductor conf db drivers rpcapi
-    # joins
+    vocabulary # joins
 cmd: any # starts all of them
 """
 

@@ -302,8 +302,8 @@ def test_a_refusal_has_the_names_of_the_api() -> None:
     with pytest.raises(reservation.Invalid) as caught:
         reservation.changed({}, {"start_s": 1.0}, begun=True)
     assert str(caught.value) == (
-        "start_at cannot change while the reservation runs; only end_at,"
-        " grace_s, name can"
+        "start_at cannot change while the reservation runs; only name,"
+        " end_at, grace_s can"
     )
 
 
