@@ -32,6 +32,10 @@ PROJECT_ID: typing.Final = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 PROJECT_ID_WORDS: typing.Final = (
     "1 to 255 of the characters A-Z a-z 0-9 _ . : @ -"
 )
+#: What is read as an ISO 8601 time: a day, then perhaps T or a space and the
+#: time of day. Python takes any character between them, and so
+#: "2026-12-01+08:00" for eight o'clock in UTC.
+ISO_TIME: typing.Final = re.compile(r"[-0-9W]{7,10}(?:[T ].+)?", re.ASCII)
 #: The name and UUID that a host may report. They become parts of commands,
 #: paths and labels in other programs.
 HOST_NAME: typing.Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")

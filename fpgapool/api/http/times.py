@@ -5,11 +5,8 @@
 from __future__ import annotations
 
 import datetime
-import re
 
-# Without this, Python takes "2026-12-01+08:00" for eight o'clock in UTC: any
-# character may be between the day and the time of day.
-_PARTS = re.compile(r"[-0-9W]{7,10}(?:[T ].+)?", re.ASCII)
+from fpgapool.vocabulary import rules
 
 
 def text(time_s: float | None, timespec: str = "microseconds") -> str | None:
@@ -25,7 +22,7 @@ def seconds(text: str) -> float:
 
     :raises ValueError: if it is not an ISO 8601 time.
     """
-    if not _PARTS.fullmatch(text):
+    if not rules.ISO_TIME.fullmatch(text):
         raise ValueError("there must be a T between the day and the time")
     moment = datetime.datetime.fromisoformat(text)
     if moment.tzinfo is None:

@@ -184,6 +184,10 @@ BAD = {
         f"{HEADER}\n15-Jan-2027,0,1,aes\n",
         "line 2, column arrival_s: '15-Jan-2027' is neither seconds nor",
     ),
+    "a day with an offset": (
+        f"{HEADER}\n2027-01-15+08:00,0,1,aes\n",
+        "'2027-01-15+08:00' is neither seconds nor",
+    ),
     "many hosts": (
         f"{HEADER}\n0,a,1,aes\n1,b,1,aes\n2,c,1,aes\n3,d,1,aes\n",
         "line 5, column host: there is no host 'd': it is the name after the "

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 
 from fpgapool.sim import errors
+from fpgapool.vocabulary import rules
 
 #: How much of a wrong value a message shows.
 _MOST_SHOWN = 40
@@ -109,6 +110,8 @@ class Line:
         if "-" not in text[1:] or "e" in text.lower():
             return self.number_of(column)
         try:
+            if not rules.ISO_TIME.fullmatch(text):
+                raise ValueError
             moment = datetime.datetime.fromisoformat(text)
         except ValueError:
             raise self.wrong(
