@@ -21,7 +21,8 @@ from collections.abc import Callable
 
 LOG = logging.getLogger(__name__)
 
-_SPARE_THREADS = 8
+#: Most idle threads that are kept for the next tasks.
+SPARE_THREADS = 8
 # Idle threads end after this time, so that an idle worker has none.
 _IDLE_S = 5.0
 
@@ -37,7 +38,7 @@ class Crew:
     """A pool of daemon threads that grows as needed."""
 
     def __init__(
-        self, spare: int = _SPARE_THREADS, idle_s: float = _IDLE_S
+        self, spare: int = SPARE_THREADS, idle_s: float = _IDLE_S
     ) -> None:
         self._spare = spare
         self._idle_s = idle_s

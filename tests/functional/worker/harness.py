@@ -17,11 +17,13 @@ import threading
 import time
 from collections.abc import Iterator
 
+from fpgapool.agent.child import crew
 from fpgapool.agent.supervision import processes
 from fpgapool.common.channels import channel as channels
 from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
+from tests.harness import waiting
 
 TIMEOUT_S = 60
 CHUNK_BYTES = 64 * 1024
@@ -98,6 +100,21 @@ class WorkerProcess:
 
     def log(self) -> str:
         return pathlib.Path(self.settings["log_file"]).read_text()
+
+    def use(self) -> tuple[int, int]:
+        """Return how many descriptors and threads it has."""
+        process = pathlib.Path(f"/proc/{self.process.pid}")
+        return len(os.listdir(process / "fd")), len(
+            os.listdir(process / "task")
+        )
+
+    def wait_use(self, descriptors: int, threads: int) -> None:
+        """Wait until it has no more than it had, but for spare threads."""
+        most = descriptors, threads + crew.SPARE_THREADS
+        waiting.wait_until(
+            lambda: all(map(int.__le__, self.use(), most)),
+            lambda: f"{self.use()} of {most}",
+        )
 
     def wait(self) -> int:
         return self.process.wait(TIMEOUT_S)

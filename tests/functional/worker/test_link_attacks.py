@@ -7,8 +7,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import pathlib
 import random
 import socket
 import struct
@@ -64,14 +62,7 @@ class Stage:
         )
         # The order is in force.
         assert self.client.recv()[0].type == frames.PONG
-        self.used = self.use()
-
-    def use(self) -> tuple[int, int]:
-        """Return how many descriptors and threads the worker has."""
-        process = pathlib.Path(f"/proc/{self.worker.process.pid}")
-        return len(os.listdir(process / "fd")), len(
-            os.listdir(process / "task")
-        )
+        self.used = self.worker.use()
 
     def dial(self) -> socket.socket:
         sock = channels.connect_tcp("127.0.0.1", self.prepared["data_port"])
@@ -116,10 +107,7 @@ class Stage:
         made.close()
         client.close()
         assert self.agent.wait_result()["code"] == codes.OK
-        waiting.wait_until(
-            lambda: all(map(int.__le__, self.use(), self.used)),
-            lambda: f"{self.use()} of {self.used}",
-        )
+        self.worker.wait_use(*self.used)
         log = self.worker.log()
         assert "Traceback" not in log
         assert SECRET not in log
@@ -204,7 +192,7 @@ def test_a_crowd_that_says_little_keeps_nobody_out(start, tls) -> None:
         with contextlib.suppress(OSError):
             crowd[-1].sendall(stage.hello()[: number % 50])
     with staying(*crowd):
-        descriptors, threads = stage.use()
+        descriptors, threads = stage.worker.use()
         most = port.MAX_STRANGERS + desk.MAX_CONNECTIONS
         assert descriptors <= stage.used[0] + most
         assert threads <= stage.used[1] + most
@@ -226,7 +214,7 @@ def test_a_crowd_that_comes_too_early_keeps_nobody_out(start) -> None:
     for _ in range(CROWD):
         crowd.append(stage.dial())
         crowd[-1].sendall(hello)
-        most = max(most, stage.use()[1])
+        most = max(most, stage.worker.use()[1])
     with staying(*crowd):
         # Those that are let go need a moment; the others wait.
         bound = 2 * port.MAX_STRANGERS + desk.MAX_CONNECTIONS

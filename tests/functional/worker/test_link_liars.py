@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
 import random
 import socket
 import time
@@ -45,14 +43,7 @@ class Stage:
         self._orders = 0
         self.aim(None)
         self.ping()
-        self.used = self.use()
-
-    def use(self) -> tuple[int, int]:
-        """Return how many descriptors and threads the worker has."""
-        process = pathlib.Path(f"/proc/{self.worker.process.pid}")
-        return len(os.listdir(process / "fd")), len(
-            os.listdir(process / "task")
-        )
+        self.used = self.worker.use()
 
     def ping(self) -> None:
         """Check that the client is heard."""
@@ -141,10 +132,7 @@ class Stage:
     def end(self, code: str) -> None:
         self.client.close()
         assert self.agent.wait_result()["code"] == code
-        waiting.wait_until(
-            lambda: all(map(int.__le__, self.use(), self.used)),
-            lambda: f"{self.use()} of {self.used}",
-        )
+        self.worker.wait_use(*self.used)
         assert "Traceback" not in self.worker.log()
         self.agent.close()
 
