@@ -545,8 +545,7 @@ class StageFlow(flows.Flow):
 
         A stage whose connection is lost at the end does not hear of it.
         """
-        with self.window.lock:
-            self._input.finish()
+        self.window.finish()
 
     def run(self) -> None:
         """Receive headers until the worker confirms the end."""

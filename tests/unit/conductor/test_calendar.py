@@ -298,15 +298,6 @@ def test_a_refusal_names_the_next_time_that_fits() -> None:
     assert send(pool, "x", {"start_s": 2599.0}) is None
 
 
-def test_a_refusal_has_the_names_of_the_api() -> None:
-    with pytest.raises(reservation.Invalid) as caught:
-        reservation.changed({}, {"start_s": 1.0}, begun=True)
-    assert str(caught.value) == (
-        "start_at cannot change while the reservation runs; only name,"
-        " end_at, grace_s can"
-    )
-
-
 @pytest.mark.parametrize(
     ("members", "code"),
     [
